@@ -1,4 +1,4 @@
-"""The boolean subscriptions of a subscription task."""
+"""The boolean subscriptions of a subscription task, and with them its threshold subscriptions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from dskype.bolts.message_queue import Arrived
 from dskype.bolts.objects import StatePairs
 from dskype.bolts.results.events import ENTER, INSIDE, LEAVE
 from dskype.bolts.slot_metadata import SlotMetadata
-from dskype.distribution.subscriptions import BooleanSubscription
+from dskype.bolts.thresholds import Thresholds
+from dskype.distribution.subscriptions import BooleanSubscription, Scorer
 from dskype.spouts.message_terms import MessageTerms
 from dskype.spouts.region_table import RegionTable
 from dskype.spouts.settings import Settings
@@ -28,7 +29,7 @@ With time windows a message from the future waits for its time, so ``dskype.wind
 
 
 class BooleanSubscriptions:
-    """Boolean subscriptions by slot: their index, names and times of expiry.
+    """Boolean and threshold subscriptions by slot: their index, names and times of expiry.
 
     :param settings: of the topology.
     """
@@ -38,6 +39,7 @@ class BooleanSubscriptions:
         self._filters = Filters()
         self._terms = MessageTerms(settings)
         self._regions = RegionTable()
+        self._thresholds = Thresholds(settings.space.diagonal_deg)
         self.metadata = SlotMetadata()
         self.slots: dict[str, int] = {}
         """Subscription -> slot. The owner removes names, so a slot may outlive its name."""
@@ -63,6 +65,8 @@ class BooleanSubscriptions:
             self._filters.set(slot, subscription.program)
         if subscription.region is not None:
             self._regions.put(slot, subscription.region)
+        if subscription.scorer is not None:
+            self._thresholds.set(slot, Scorer(*subscription.scorer))
         if subscription.expires_ms is not None:
             self._cover(slot)
             self._ends_ms[slot] = subscription.expires_ms
@@ -89,6 +93,7 @@ class BooleanSubscriptions:
         self._index.remove(slot)
         self._filters.clear(slot)
         self._regions.remove(slot)
+        self._thresholds.clear(slot)
         if slot < len(self._ends_ms):
             self._expiring.discard((int(self._ends_ms[slot]), slot))
             self._ends_ms[slot] = _NEVER_MS
@@ -96,11 +101,17 @@ class BooleanSubscriptions:
         self._inside.discard(slot)
         self.metadata.release(slot)
 
-    def match(self, arrived: Arrived) -> tuple[np.ndarray, np.ndarray]:
-        """Return (rows, slots): message ``rows[i]`` matches the subscription in ``slots[i]``, which had not expired when the message arrived."""
+    def match(self, arrived: Arrived) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
+        """Return (rows, slots, scores): message ``rows[i]`` matches the subscription in ``slots[i]``, which had not expired when the message arrived.
+
+        Scores are float64[], and NaN for boolean subscriptions; None: there are only these.
+        """
         rows, slots = self._alive(*self._satisfying(arrived), arrived.arrival_ms)
+        scores = None
+        if self._thresholds:
+            rows, slots, scores = self._thresholds.keep(arrived.messages, rows, slots)
         self.busiest.count(slots)
-        return rows, slots
+        return rows, slots, scores
 
     def compare(self, pairs: StatePairs) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return what updates of objects mean: (rows, slots, ops), a row of the update, the slot of a subscription, and ``ENTER``, ``INSIDE`` or ``LEAVE``.
@@ -185,6 +196,7 @@ class BooleanSubscriptions:
             "expired": sorted(self._expired),
             "programs": self._filters.snapshot(),
             "regions": self._regions.snapshot(),
+            **({"thresholds": self._thresholds.snapshot()} if self._thresholds else {}),
             **({"begun": np.array(self._begun), "inside": sorted(self._inside)} if self._objects else {}),
         }
 
@@ -196,6 +208,7 @@ class BooleanSubscriptions:
         self._regions = RegionTable()
         if "regions" in state:  # absent from snapshots of earlier versions, as are programs
             self._regions.restore(state["regions"])
+        self._thresholds.restore(state.get("thresholds"))
         self.slots = self.metadata.by_name()
         self._ends_ms = np.zeros(0, np.int64)
         for slot, ends_ms in state["ends_ms"]:

@@ -20,7 +20,7 @@ from dskype.bolts.replication.replicated_placement import ReplicatedPlacement
 from dskype.bolts.replication.summarized_placement import SummarizedPlacement
 from dskype.bolts.searches import Filter
 from dskype.distribution import DISTRIBUTORS, Distributor, check_distributor, distributor_class, distributor_files, start_distributor, summarizes
-from dskype.distribution.subscriptions import BooleanSubscription, Subscription, TopkSubscription
+from dskype.distribution.subscriptions import BooleanSubscription, Scorer, Subscription, TopkSubscription
 from dskype.distribution.triggers import trigger_terms
 from dskype.spouts import expression as expressions
 from dskype.spouts import streams
@@ -30,6 +30,7 @@ from dskype.spouts.batch import Details, MessageBatch, select_lists
 from dskype.spouts.columns import csr_to_lists, lists_to_csr, to_strings
 from dskype.spouts.filters import compile_filter, compile_program
 from dskype.spouts.message_terms import MessageTerms
+from dskype.spouts.reach import needed_terms, reach
 from dskype.spouts.settings import Settings
 from dskype.spouts.text import WORD_RULE, refuse_analyzer, refuse_word_rule
 from dskype.spouts.topics import BALANCE_KEY, Topics, topic_config
@@ -321,18 +322,33 @@ class DistributionBolt(BatchBolt):
         """Return the subscription in a record of the subscription spout, with term ids in place of words."""
         if record["type"] == "topk":
             terms, weights = self._vocabulary.weigh(record["keywords"])
-            where, program = expressions.as_lists(record.get("where")), None
-            if where is not None:
-                program = compile_program(where, self._vocabulary.ids_of(expressions.words(where)), self._settings.language.fields)
+            program = self._program(record)
             place = record["alpha"], record["lat"], record["lon"]
             return TopkSubscription(
                 record["k"], *place, terms, weights, record.get("meta"), program, record.get("scale_m"), record.get("expires_ms"), record.get("update")
             )
+        if record["type"] == "threshold":
+            return self._threshold(record)
         expression = expressions.as_lists(record["expression"])
         condition, program = compile_filter(expression, self._vocabulary.ids_of(expressions.words(expression)), self._settings.language.fields)
         inside = record.get("inside") or None
         more = record.get("expires_ms"), record.get("meta"), program, record.get("region"), inside
         return BooleanSubscription(record["bbox"], condition, *more, update=record.get("update"))
+
+    def _program(self, record: Mapping[str, Any]) -> list[int] | None:
+        """Return what decides which messages count, by the expression ``where`` of a record; None: it has none."""
+        where = expressions.as_lists(record.get("where"))
+        return None if where is None else compile_program(where, self._vocabulary.ids_of(expressions.words(where)), self._settings.language.fields)
+
+    def _threshold(self, record: Mapping[str, Any]) -> BooleanSubscription:
+        """Return a threshold subscription as one of all messages that may reach its score, and what decides which do."""
+        terms, weights = self._vocabulary.weigh(record["keywords"])
+        place, min_score, scale_m = (record["alpha"], record["lat"], record["lon"]), record["min_score"], record.get("scale_m")
+        condition = ["or", *needed_terms(record["alpha"], min_score, terms.tolist(), weights.tolist())]
+        scorer = Scorer(min_score, *place, scale_m or 0.0, terms, weights)
+        bbox = list(reach(*place, scale_m, min_score, self._settings.space.diagonal_deg))
+        more = record.get("expires_ms"), record.get("meta"), self._program(record)
+        return BooleanSubscription(bbox, condition, *more, update=record.get("update"), scorer=scorer)
 
     def _look_up(self, name: str, record: Mapping[str, Any]) -> None:
         """Let the message tasks look a search up as of this task's watermark: they have all messages up to there when they have reached it themselves."""

@@ -15,7 +15,7 @@ from dskype.bolts.results.allowance import LISTS, Allowance, share
 from dskype.bolts.results.base import Opening, Removal, State, run_of
 from dskype.bolts.results.buffer import StateBuffer
 from dskype.bolts.results.deltas import DeltaBatch
-from dskype.bolts.results.events import MATCH
+from dskype.bolts.results.events import MATCH, SCORED_MATCH
 from dskype.bolts.results.kafka_store import KafkaStore
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.distribution import distributor_class
@@ -117,7 +117,7 @@ class ResultBolt(BatchBolt):
             if not self._publisher.groups_matches:
                 self._write_deltas(matches)
                 continue
-            plain = matches.ops == MATCH
+            plain = np.isin(matches.ops, (MATCH, SCORED_MATCH))
             self._publisher.merged_matches(matches.select(np.flatnonzero(plain)))
             self._write_deltas(matches.select(np.flatnonzero(~plain)))
         self._write_merged()

@@ -22,9 +22,11 @@ from dskype.spouts.expression import words
 from dskype.spouts.filters import compile_filter
 from dskype.spouts.input_mapping import MessageReader
 from dskype.spouts.message_terms import MessageTerms
+from dskype.spouts.reach import needed_terms, reach
 from dskype.spouts.readers import RecordFile, plain_lines
 from dskype.spouts.record_values import RecordError
-from dskype.spouts.records import Message, Subscription, TopkSubscription, areas_of, encode_attributes, parse_subscription
+from dskype.spouts.records import Message, areas_of, encode_attributes, parse_subscription
+from dskype.spouts.subscriptions import Subscription, ThresholdSubscription, TopkSubscription
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException
 
@@ -97,8 +99,8 @@ def _records(path: str | Path, source: Iterable[tuple[int, Any]], parse: Callabl
 def make_sample(messages: list[Message], subscriptions: list[Subscription], vocabulary: Vocabulary, settings: Settings) -> Sample:
     """Return the sample that consists of some records.
 
-    A boolean subscription has its rectangle; for distributors that know no rectangles it counts as a top-k subscription for its trigger terms at the centre of its rectangle, without a
-    threshold. For distributors that know no areas, an area counts at its centre. Messages have their terms that are no words, too, as a topology routes them by these.
+    A boolean subscription has its rectangle, and a threshold subscription the one that it can reach; for distributors that know no rectangles both count as top-k subscriptions for their trigger terms at the centres
+    of their rectangles, without a threshold. For distributors that know no areas, an area counts at its centre. Messages have their terms that are no words, too, as a topology routes them by these.
     Thresholds are those of a window with all the messages, or with the last ones if the settings have a shorter count window.
     """
     tokenizer = settings.analyzer()
@@ -115,15 +117,21 @@ def make_sample(messages: list[Message], subscriptions: list[Subscription], voca
         areas_of(messages),
     )
     batch = _with_other_terms(batch, messages, settings)
-    rows = []
+    rows, boxes = [], []
     for s in subscriptions:
         if isinstance(s, TopkSubscription):
             rows.append((s.k, s.alpha, s.lat, s.lon, *vocabulary.weigh(s.keywords), True))
+            boxes.append((np.nan,) * 4)
+            continue
+        if isinstance(s, ThresholdSubscription):
+            found, weights = vocabulary.weigh(s.keywords)
+            triggers = np.array(needed_terms(s.alpha, s.min_score, found.tolist(), weights.tolist()), np.int64)
+            boxes.append(reach(s.alpha, s.lat, s.lon, s.scale_m, s.min_score, settings.space.diagonal_deg))
         else:
-            triggers = np.array(
-                trigger_terms(compile_filter(s.expression, vocabulary.ids_of(words(s.expression)), settings.language.fields).condition), np.int64
-            )
-            rows.append((1, 0.0, *centre_of(*s.bbox), triggers, np.full(len(triggers), len(triggers) ** -0.5), False))
+            condition = compile_filter(s.expression, vocabulary.ids_of(words(s.expression)), settings.language.fields).condition
+            triggers = np.array(trigger_terms(condition), np.int64)
+            boxes.append(s.bbox)
+        rows.append((1, 0.0, *centre_of(*boxes[-1]), triggers, np.full(len(triggers), len(triggers) ** -0.5), False))
     k, alpha, lat, lon, row_terms, row_weights, bounded = zip(*rows)
     sample = Sample(
         batch,
@@ -136,7 +144,7 @@ def make_sample(messages: list[Message], subscriptions: list[Subscription], voca
         np.concatenate(row_weights),
         np.full(len(rows), -np.inf),
         np.ones(len(rows)),
-        np.array([[np.nan] * 4 if isinstance(s, TopkSubscription) else s.bbox for s in subscriptions], np.float64),
+        np.array(boxes, np.float64),
         np.array([(s.scale_m or 0.0) if isinstance(s, TopkSubscription) else 0.0 for s in subscriptions]),
     )
     window = batch.slice(max(0, n - settings.extent), n) if settings.window_kind == "count" else batch

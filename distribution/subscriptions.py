@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["BooleanSubscription", "Subscription", "TopkSubscription", "decode_subscription", "from_map"]
+__all__ = ["BooleanSubscription", "Scorer", "Subscription", "TopkSubscription", "decode_subscription", "from_map"]
 
 
 class TopkSubscription(NamedTuple):
@@ -40,8 +40,28 @@ class TopkSubscription(NamedTuple):
         return {"type": "topk", **_given(self)}
 
 
+class Scorer(NamedTuple):
+    """What gives messages a score for a threshold subscription, and the score that they have to reach.
+
+    :ivar min_score: 0..1.
+    :ivar alpha: weight of the distance, 0..1.
+    :ivar lat, lon: degrees.
+    :ivar scale_m: as in :class:`TopkSubscription`, but 0: distances are in degrees.
+    :ivar terms: int64[], ids of its keywords, rising.
+    :ivar weights: float64[], weights of the keywords, of unit norm.
+    """
+
+    min_score: float
+    alpha: float
+    lat: float
+    lon: float
+    scale_m: float
+    terms: Any
+    weights: Any
+
+
 class BooleanSubscription(NamedTuple):
-    """A boolean subscription.
+    """A boolean subscription, or, with a scorer, a threshold subscription.
 
     :ivar bbox: [west, south, east, north], degrees.
     :ivar expression: a condition for indexes and distributors: a term id, ``["and", e, ...]`` or ``["or", e, ...]``.
@@ -52,6 +72,8 @@ class BooleanSubscription(NamedTuple):
     :ivar inside: True: updates of objects that stay in are reported, too.
     :ivar begun: the watermark at which it became active, with objects and where it may move; None: it is that of the task when it begins there.
     :ivar update: as in :class:`TopkSubscription`.
+    :ivar scorer: the fields of a :class:`Scorer`, which decides too: the rectangle and the condition have all messages that may reach its score
+        (:mod:`dskype.spouts.reach`). None: they match without a score.
     """
 
     bbox: Any
@@ -63,6 +85,7 @@ class BooleanSubscription(NamedTuple):
     inside: bool | None = None
     begun: int | None = None
     update: bool | None = None
+    scorer: Any = None
 
     def encode(self) -> dict[str, Any]:
         """Return the map that travels."""

@@ -7,8 +7,10 @@ from typing import Any, Protocol
 
 from dskype.spouts.expression import parts
 from dskype.spouts.frequencies import Frequencies
-from dskype.spouts.records import RecordError, Subscription, TopkSubscription
+from dskype.spouts.reach import reach
+from dskype.spouts.records import RecordError
 from dskype.spouts.settings import Settings
+from dskype.spouts.subscriptions import Subscription, ThresholdSubscription, TopkSubscription
 from dskype.spouts.text import Tokenizer
 from dskype.topology.errors import explain
 
@@ -21,6 +23,9 @@ class Shares(Protocol):
     def share(self, word: str) -> float:
         """Return the share of messages that contain a word."""
         ...
+
+
+_HINTS = {TopkSubscription: "a smaller k", ThresholdSubscription: "rarer words, or a higher min_score"}
 
 
 class CostCeiling:
@@ -42,7 +47,7 @@ class CostCeiling:
         ceiling = self._settings.cost_ceiling
         if ceiling is None or (cost := subscription_cost(subscription, self._settings, self._vocabulary)) <= ceiling:
             return None
-        hint = "a smaller k" if isinstance(subscription, TopkSubscription) else "rarer words, more of them joined by AND, or a smaller bbox"
+        hint = _HINTS.get(type(subscription), "rarer words, more of them joined by AND, or a smaller bbox")
         return explain(
             f"Subscription {subscription.id[:80]!r} is expected to make too many results",
             given=round(cost, 4),
@@ -71,17 +76,28 @@ def subscription_cost(subscription: Subscription, settings: Settings, vocabulary
     spread evenly). An AND is as frequent as its rarest part, a phrase as its rarest word, an OR as the sum of its parts, and n of them as an nth of
     the sum. Everything else, such as a NOT or a comparison, counts as if all messages satisfied it.
 
+    Threshold: the share of messages with one of the words, times the share of the data space from which a message can reach the score.
+
     Top-k: only a message with one of the words can enter the list and leave it. With a count window and messages in random order, at
     most k of the messages of a window do so.
     """
     if isinstance(subscription, TopkSubscription):
-        cost = 2 * min(1.0, sum(_share(word, vocabulary) for word in dict.fromkeys(subscription.keywords)))
+        cost = 2 * _any_of(subscription.keywords, vocabulary)
         return cost if settings.window_kind == "time" else min(cost, 2 * subscription.k / settings.extent)
+    if isinstance(subscription, ThresholdSubscription):
+        s = subscription
+        bbox = reach(s.alpha, s.lat, s.lon, s.scale_m, s.min_score, settings.space.diagonal_deg)
+        return _any_of(s.keywords, vocabulary) * _covered(bbox, settings)
     return _satisfied(subscription.expression, vocabulary) * _covered(subscription.bbox, settings)
 
 
 def _share(word: str, vocabulary: Shares | None) -> float:
     return 1.0 if vocabulary is None else vocabulary.share(word)
+
+
+def _any_of(words: list[str], vocabulary: Shares | None) -> float:
+    """Return an upper bound of the share of messages with one of some words."""
+    return min(1.0, sum(_share(word, vocabulary) for word in dict.fromkeys(words)))
 
 
 def _satisfied(expression: Any, vocabulary: Shares | None) -> float:

@@ -17,10 +17,11 @@ from dskype.spouts.columns import csr_to_lists, empty_lists, lists_to_csr
 from dskype.spouts.costs import CostCeiling
 from dskype.spouts.input_mapping import MessageReader
 from dskype.spouts.record_values import RecordError, encode_json
-from dskype.spouts.records import Message, TopkSubscription, areas_of, encode_attributes, message_of_deletion, parse_key, parse_plan, parse_subscription
+from dskype.spouts.records import Message, areas_of, encode_attributes, message_of_deletion, parse_key, parse_plan, parse_subscription
 from dskype.spouts.result_fields import FIELDS_OMITTED
 from dskype.spouts.searches import parse_search
 from dskype.spouts.settings import Settings
+from dskype.spouts.subscriptions import BooleanSubscription, TopkSubscription
 from dskype.spouts.topics import Topics, topic_config
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.components import KafkaSpout
@@ -373,9 +374,10 @@ class SubscriptionSpout(KafkaSpout):
                 parsed = parse_subscription(
                     record.key, record.value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits, language=settings.language
                 )
-                if settings.objects and isinstance(parsed, TopkSubscription):
+                if settings.objects and not isinstance(parsed, BooleanSubscription):
                     hint = "use a boolean subscription, or another topology without dskype.objects"
-                    raise RecordError(explain("Top-k subscriptions do not work with dskype.objects", given="topk", legal="boolean", hint=hint), "no-topk")
+                    kind, given = ("Top-k", "topk") if isinstance(parsed, TopkSubscription) else ("Threshold", "threshold")
+                    raise RecordError(explain(f"{kind} subscriptions do not work with dskype.objects", given=given, legal="boolean", hint=hint), f"no-{given}")
                 if (warning := self._ceiling.check(parsed)) is not None:
                     self._collector.report_error(warning)
             except RecordError as error:

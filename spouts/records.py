@@ -6,7 +6,7 @@ letter. An optional field is either absent or has its type; only ``meta`` and ``
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -33,6 +33,7 @@ from dskype.spouts.record_values import (
 )
 from dskype.spouts.segmenters import count_segmented_words
 from dskype.spouts.space import WORLD, Space
+from dskype.spouts.subscriptions import BooleanSubscription, Subscription, ThresholdSubscription, TopkSubscription
 from dskype.spouts.text import MOST_FOLDED_BYTES, Tokenizer, count_words, folded_bytes
 from dskype.topology.errors import IllegalArgumentException, explain
 
@@ -41,12 +42,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PLAN_BYTES_MAX",
-    "BooleanSubscription",
     "Limits",
     "Message",
     "RecordError",
-    "Subscription",
-    "TopkSubscription",
     "areas_of",
     "encode_attributes",
     "longest_record_bytes",
@@ -55,7 +53,6 @@ __all__ = [
     "parse_message",
     "parse_plan",
     "parse_subscription",
-    "subscription_from_record",
 ]
 
 
@@ -133,102 +130,6 @@ def areas_of(messages: Sequence[Message]) -> np.ndarray | None:
     import numpy as np  # here, because clients of points need not load it
 
     return np.array([(m.lon, m.lat, m.lon, m.lat) if m.bbox is None else m.bbox for m in messages], np.float64)
-
-
-@dataclass(frozen=True, slots=True)
-class TopkSubscription:
-    """The best ``k`` messages of the window for a place and a set of keywords.
-
-    :ivar id: the key of its record.
-    :ivar keywords: tokens, at least one, in order; one that occurs several times counts as often.
-    :ivar k: how many messages, from 1.
-    :ivar alpha: the weight of the place against the text, 0..1.
-    :ivar lat, lon: degrees, inside the data space.
-    :ivar meta: JSON text that comes back with each result, or None.
-    :ivar where: an expression (:mod:`dskype.spouts.expression`); only messages that satisfy it count. None: all do.
-    :ivar scale_m: distances are in metres, and nearness counts up to here; None: they are in degrees, over the diagonal of the data space.
-    :ivar ttl_s: its lifetime in seconds; None: until it is unregistered.
-    :ivar update: whether its list goes on from that of the registration before it.
-    """
-
-    id: str
-    keywords: list[str]
-    k: int
-    alpha: float
-    lat: float
-    lon: float
-    meta: str | None = None
-    where: expressions.Expression | None = None
-    scale_m: float | None = None
-    ttl_s: float | None = None
-    update: bool = False
-
-    def to_record(self) -> dict[str, Any]:
-        """Return the subscription as a dict of plain values, for :func:`subscription_from_record`."""
-        record = {
-            "type": "topk",
-            "id": self.id,
-            "keywords": list(self.keywords),
-            "k": self.k,
-            "alpha": self.alpha,
-            "lat": self.lat,
-            "lon": self.lon,
-            "meta": self.meta,
-            "where": self.where,
-        }
-        record |= {name: value for name in ("scale_m", "ttl_s") if (value := getattr(self, name)) is not None}
-        return record | {"update": True} if self.update else record
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> TopkSubscription:
-        """Return the subscription of a dict that :meth:`to_record` made."""
-        fields = map(record.__getitem__, ("k", "alpha", "lat", "lon", "meta"))
-        later = map(record.get, ("scale_m", "ttl_s"))  # earlier versions had neither these nor filters nor updates
-        return cls(record["id"], list(record["keywords"]), *fields, expressions.as_lists(record.get("where")), *later, record.get("update", False))
-
-
-@dataclass(frozen=True, slots=True)
-class BooleanSubscription:
-    """All messages in a rectangle whose keywords satisfy an expression.
-
-    :ivar id: the key of its record.
-    :ivar bbox: (west, south, east, north) in degrees, borders included; west > east crosses the antimeridian.
-    :ivar expression: over tokens, see :mod:`dskype.spouts.expression`.
-    :ivar ttl_s: its lifetime in seconds; None: until it is unregistered.
-    :ivar meta: JSON text that comes back with each result, or None.
-    :ivar region: an encoded region (:mod:`dskype.spouts.regions`) in ``bbox``; None: the rectangle.
-    :ivar inside: whether updates of objects that stay in are reported, too.
-    :ivar update: whether it goes on from the registration before it.
-    """
-
-    id: str
-    bbox: tuple[float, float, float, float]
-    expression: expressions.Expression
-    ttl_s: float | None = None
-    meta: str | None = None
-    region: list[float] | None = None
-    inside: bool = False
-    update: bool = False
-
-    def to_record(self) -> dict[str, Any]:
-        """Return the subscription as a dict of plain values, for :func:`subscription_from_record`."""
-        record = {"type": "boolean", "id": self.id, "bbox": list(self.bbox), "expression": self.expression, "ttl_s": self.ttl_s, "meta": self.meta}
-        record |= {} if self.region is None else {"region": self.region}
-        return record | {name: True for name in ("inside", "update") if getattr(self, name)}
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> BooleanSubscription:
-        """Return the subscription of a dict that :meth:`to_record` made (lists may have become tuples on the way)."""
-        later = record.get("region"), record.get("inside", False), record.get("update", False)
-        return cls(record["id"], tuple(record["bbox"]), expressions.as_lists(record["expression"]), record["ttl_s"], record["meta"], *later)
-
-
-Subscription = TopkSubscription | BooleanSubscription
-
-
-def subscription_from_record(record: Mapping[str, Any]) -> Subscription:
-    """Return the subscription of a dict that its ``to_record`` made."""
-    return (TopkSubscription if record["type"] == "topk" else BooleanSubscription).from_record(record)
 
 
 def parse_message(
@@ -330,6 +231,8 @@ def parse_subscription(
     ``{"type":"topk","text": str | "keywords":[str],"lat","lon","k": int,"alpha": 0..1,"distance"?: "degrees" | "metres","scale_m"?: float,"where"?: str,"ttl_s"?: number,"meta"?: any}``: ``text`` and each keyword are
     cut into tokens, and each token counts as often as it occurs. Only messages that satisfy the expression ``where`` count.
 
+    ``{"type":"threshold",...}`` has the fields of ``topk``, but ``"min_score": 0..1`` in place of ``k``.
+
     ``{"type":"boolean","bbox"?:[west,south,east,north] | "region"?: REGION,"expression"?: str | "keywords":[str],"ttl_s"?: number,"inside"?: bool,"meta"?: any}``: without a place the
     subscription is about the whole globe, and without words about all messages in its place. One of the two must be there.
 
@@ -343,11 +246,11 @@ def parse_subscription(
     record = json_object(value, limits.text_max_bytes, "a subscription", limits.meta_max_bytes)
     kind = record.get("type")
     language = language or Language(max_depth=limits.expression_max_depth, max_terms=limits.expression_max_terms)
-    if kind == "topk":
-        return _topk(id, record, tokenizer, space, limits, language)
+    if kind in ("topk", "threshold"):
+        return _scoring(id, record, tokenizer, space, limits, language)
     if kind == "boolean":
         return _boolean(id, record, tokenizer, limits, language)
-    return _refuse("unknown-type", "Expected the 'type' of the subscription", record, "type", '"topk" or "boolean"')
+    return _refuse("unknown-type", "Expected the 'type' of the subscription", record, "type", '"topk", "boolean" or "threshold"')
 
 
 def parse_plan(value: bytes | None) -> tuple[int, dict[str, Any]]:
@@ -370,7 +273,10 @@ def parse_plan(value: bytes | None) -> tuple[int, dict[str, Any]]:
     return version, plan
 
 
-def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, limits: Limits, language: Language) -> TopkSubscription:
+def _scoring(
+    id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, limits: Limits, language: Language
+) -> TopkSubscription | ThresholdSubscription:
+    """Read a subscription that gives messages a score: ``topk`` or ``threshold``."""
     if _one_of(record, "text", "keywords") == "text":
         text = check_folded(check_text(record["text"], "text", limits.text_max_bytes), "text", limits.text_max_bytes)
         keywords = tokenizer.keywords(text)
@@ -380,13 +286,19 @@ def _topk(id: str, record: dict[str, Any], tokenizer: Tokenizer, space: Space, l
     else:
         keywords = _keywords(record, tokenizer, limits)
     lat, lon = _place(record, space)
-    k, alpha = record.get("k"), record.get("alpha")
-    if type(k) is not int or not 1 <= k <= limits.k_max:
+    k, alpha, min_score, topk = record.get("k"), record.get("alpha"), record.get("min_score"), record["type"] == "topk"
+    other, hint = ("min_score", "the type 'threshold' has 'min_score' in place of 'k'") if topk else ("k", "the type 'topk' has 'k' in place of 'min_score'")
+    if other in record:
+        _refuse(f"invalid-{other.replace('_', '-')}", f"Expected no '{other}' in a subscription of the type '{record['type']}'", record, other, "nothing", hint)
+    if topk and (type(k) is not int or not 1 <= k <= limits.k_max):
         _refuse("invalid-k", "Expected 'k'", record, "k", f"an integer from 1 to {limits.k_max}")
+    if not topk and (type(min_score) not in (int, float) or not 0 <= min_score <= 1):
+        _refuse("invalid-min-score", "Expected 'min_score'", record, "min_score", "a number from 0 to 1")
     if type(alpha) not in (int, float) or not 0 <= alpha <= 1:
         _refuse("invalid-alpha", "Expected 'alpha'", record, "alpha", "a number from 0 to 1")
     where = None if record.get("where") is None else _expression(record, "where", tokenizer, limits, language)
-    return TopkSubscription(id, keywords, k, float(alpha), lat, lon, _meta(record, limits), where, scale_of(record), ttl_s_of(record), is_update(record))
+    more = float(alpha), lat, lon, _meta(record, limits), where, scale_of(record), ttl_s_of(record), is_update(record)
+    return TopkSubscription(id, keywords, k, *more) if topk else ThresholdSubscription(id, keywords, float(min_score), *more)
 
 
 def _expression(record: dict[str, Any], name: str, tokenizer: Tokenizer, limits: Limits, language: Language) -> expressions.Expression:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dskype.spouts.record_values import RecordError, encode_json, json_object, refusal, shown
-from dskype.spouts.records import Subscription, parse_subscription
+from dskype.spouts.records import parse_subscription
 from dskype.spouts.settings import Settings
+from dskype.spouts.subscriptions import Subscription
 from dskype.spouts.text import Tokenizer
 from dskype.topology.errors import explain
 
@@ -46,6 +47,8 @@ def parse_search(key: bytes | None, value: bytes | None, settings: Settings, tok
             explain("A topology with dskype.objects keeps no window, so there is nothing to search in", given="dskype.objects: true", hint=hint), "no-window"
         )
     record = json_object(value, settings.limits.text_max_bytes, "a search")
+    if record.get("type") == "threshold":
+        raise refusal("unknown-type", "Expected the 'type' of the search", shown("threshold"), '"topk" or "boolean"', "the answer to a top-k search has scores")
     record = {"k": min(DEFAULT_K, settings.limits.k_max), "alpha": DEFAULT_ALPHA, **{name: value for name, value in record.items() if name not in _NOT_HERE}}
     timeout_ms, k = record.pop("timeout_ms", DEFAULT_TIMEOUT_MS), record["k"]
     if type(timeout_ms) is not int or not 1 <= timeout_ms <= MOST_TIMEOUT_MS:

@@ -15,7 +15,7 @@ from dskype.bolts.objects import StatePairs
 from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.refusals import Refusals
 from dskype.bolts.results.deltas import DeltaBatch
-from dskype.bolts.results.events import ADD, MATCH, REMOVE, SCORE
+from dskype.bolts.results.events import ADD, MATCH, REMOVE, SCORE, SCORED_MATCH
 from dskype.bolts.results.formats import MessageKeys
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.topk.base import Changes
@@ -23,7 +23,12 @@ from dskype.bolts.topk_subscriptions import BEFORE_ALL, TopkSubscriptions
 from dskype.distribution.subscriptions import Subscription, TopkSubscription, decode_subscription
 from dskype.spouts.streams import Placements, Transfers
 
-__all__ = ["SingleOwner", "SubscriptionOwner"]
+__all__ = ["SingleOwner", "SubscriptionOwner", "ops_of_matches"]
+
+
+def ops_of_matches(n: int, scores: np.ndarray | None) -> np.ndarray:
+    """Return the op codes of ``n`` matches, int8[n]: whether they have scores, which are NaN where not; None: none has."""
+    return np.full(n, MATCH, np.int8) if scores is None else np.where(np.isnan(scores), MATCH, SCORED_MATCH).astype(np.int8)
 
 
 class _Inherited(NamedTuple):
@@ -82,9 +87,9 @@ class SubscriptionOwner(ABC):
         if not len(self._boolean) or not applied:
             return
         if arrived.messages.n:
-            rows, slots = self._boolean.match(arrived)
+            rows, slots, scores = self._boolean.match(arrived)
             if len(rows):
-                self._publish_matches(arrived, rows, slots)
+                self._publish_matches(arrived, rows, slots, scores)
         if pairs is not None and pairs.messages.n:
             rows, slots, ops = self._boolean.compare(pairs)
             if len(rows):
@@ -98,8 +103,8 @@ class SubscriptionOwner(ABC):
             self._end_expired_topk(slot)
 
     @abstractmethod
-    def _publish_matches(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray) -> None:
-        """Publish matches: row ``rows[i]`` matches the subscription in ``slots[i]``."""
+    def _publish_matches(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray, scores: np.ndarray | None) -> None:
+        """Publish matches: row ``rows[i]`` matches the subscription in ``slots[i]``, with a score that is NaN if this needs none; None: none does."""
 
     @abstractmethod
     def _publish_moves(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray, ops: np.ndarray) -> None:
@@ -113,12 +118,10 @@ class SubscriptionOwner(ABC):
     def _end_expired_topk(self, slot: int) -> None:
         """End the expired top-k subscription in a slot."""
 
-    def _matches(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray, ops: np.ndarray | None = None) -> DeltaBatch:
-        n = len(rows)
-        self._counters["matches"].inc(n)
+    def _matches(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray, ops: np.ndarray, scores: np.ndarray | None = None) -> DeltaBatch:
+        self._counters["matches"].inc(len(rows))
         names, registrations, metas = self._boolean.metadata.columns(slots)
-        ops = np.full(n, MATCH, np.int8) if ops is None else ops
-        return DeltaBatch(names, registrations, ops, arrived.messages.position[rows], arrived.ids.take(pa.array(rows)), metas=metas)
+        return DeltaBatch(names, registrations, ops, arrived.messages.position[rows], arrived.ids.take(pa.array(rows)), scores, metas=metas)
 
     def _at_once(self, n: int) -> list[slice]:
         """Return ``n`` results in the parts that are published at once."""
@@ -335,10 +338,11 @@ class SingleOwner(SubscriptionOwner):
             self._publisher.events(names, registrations, events, [self._topk.watermark] * len(first))
         self._topk.mark_changed(slots)
 
-    def _publish_matches(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray) -> None:
+    def _publish_matches(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray, scores: np.ndarray | None) -> None:
         if not self._publisher.groups_matches:
             for part in self._at_once(len(rows)):
-                self._publisher.deltas(self._matches(arrived, rows[part], slots[part]))
+                own = None if scores is None else scores[part]
+                self._publisher.deltas(self._matches(arrived, rows[part], slots[part], ops_of_matches(len(rows[part]), own), own))
             return
         self._counters["matches"].inc(len(rows))
         messages = MessageKeys(arrived.ids, arrived.messages.position, arrived.messages.seq)

@@ -30,11 +30,10 @@ from dskype.bolts.replication.messages import (
     Survey,
     decode_placement,
 )
-from dskype.bolts.replication.ownership import SubscriptionOwner
+from dskype.bolts.replication.ownership import SubscriptionOwner, ops_of_matches
 from dskype.bolts.replication.replicas import Replicas
 from dskype.bolts.replication.transfers import Transfers
 from dskype.bolts.replication.workload_meter import WorkloadMeter
-from dskype.bolts.results.events import MATCH
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.topk.base import Changes
 from dskype.bolts.topk_subscriptions import BEFORE_ALL, TopkSubscriptions
@@ -256,18 +255,19 @@ class ReplicatedOwner(SubscriptionOwner):
         self._settle(known, bases)
         return changes
 
-    def _publish_matches(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray) -> None:
+    def _publish_matches(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray, scores: np.ndarray | None) -> None:
         """Send valid matches to the result bolt, with sequence numbers by which it publishes each once."""
-        self._publish_moves(arrived, rows, slots, np.full(len(rows), MATCH, np.int8))
+        self._publish_moves(arrived, rows, slots, ops_of_matches(len(rows), scores), scores)
 
-    def _publish_moves(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray, ops: np.ndarray) -> None:
+    def _publish_moves(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray, ops: np.ndarray, scores: np.ndarray | None = None) -> None:
         inside = self._boolean_placements.inside(arrived.messages.position[rows], slots)
         rows = rows[inside]
         if self._meter is not None:
             self._meter.record(arrived, rows)
-        slots, ops = slots[inside], ops[inside]
+        slots, ops, scores = slots[inside], ops[inside], None if scores is None else scores[inside]
         for part in self._at_once(len(rows)):
-            self._publisher.emit_deltas(self._matches(arrived, rows[part], slots[part], ops[part])._replace(seqs=arrived.messages.seq[rows[part]]))
+            own = None if scores is None else scores[part]
+            self._publisher.emit_deltas(self._matches(arrived, rows[part], slots[part], ops[part], own)._replace(seqs=arrived.messages.seq[rows[part]]))
 
     # -- state ------------------------------------------------------------------------------------
 

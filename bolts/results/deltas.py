@@ -28,7 +28,7 @@ class DeltaBatch(NamedTuple):
     :ivar ops: int8, ``events.ADD``, ``REMOVE``, ``SCORE`` or one of ``MATCHES``; on the stream plus ``replication.messages.PART`` for a change of one replica's list.
     :ivar watermarks: int64.
     :ivar messages: ids as JSON text; of an update of an object, ``,"object":`` and the object's id follow.
-    :ivar scores: float64, read where the op is ``ADD`` or ``SCORE``.
+    :ivar scores: float64, read where the op is ``ADD``, ``SCORE`` or ``SCORED_MATCH``.
     :ivar ranks: int32, 1-based, read where the op is ``ADD`` or ``SCORE``.
     :ivar metas: JSON text of the subscriptions' ``meta``, or None; after :meth:`of` "" if a subscription has none.
     :ivar seqs: int64, sequence numbers of the messages; for merging only.

@@ -24,6 +24,7 @@ __all__ = [
     "REGISTERED",
     "REMOVE",
     "SCORE",
+    "SCORED_MATCH",
     "SUBSCRIPTION",
     "WATERMARK",
     "event_record",
@@ -31,11 +32,11 @@ __all__ = [
     "parse_registration",
 ]
 
-ADD, REMOVE, MATCH, ENTER, INSIDE, LEAVE, SCORE = 0, 1, 2, 3, 6, 7, 8
-OPS = ("add", "remove", "match", "enter", "", "", "inside", "leave", "score")
+ADD, REMOVE, MATCH, ENTER, INSIDE, LEAVE, SCORE, SCORED_MATCH = 0, 1, 2, 3, 6, 7, 8, 9
+OPS = ("add", "remove", "match", "enter", "", "", "inside", "leave", "score", "match")
 """Names of the op codes. 4 and 5 are changes of one replica's list (:data:`dskype.bolts.replication.messages.PART`)."""
-MATCHES = (MATCH, ENTER, INSIDE, LEAVE)
-"""Op codes of results of boolean subscriptions."""
+MATCHES = (MATCH, ENTER, INSIDE, LEAVE, SCORED_MATCH)
+"""Op codes of results of boolean and threshold subscriptions; a match of the latter has a score."""
 EVENTS = ("active", "updated", "removed")
 """Events of which a registration has each once, but only one of ``active`` and ``updated``. A fourth one, ``limited``, may come several times."""
 LIMITED_KEY = b"\xff"

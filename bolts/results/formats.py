@@ -1,9 +1,9 @@
 """Result records as JSON: deltas, whole top-k lists, and registration events (which :mod:`~dskype.bolts.results.events` writes).
 
-Topics and formats (UTF-8; the id of a message is JSON text already and is inserted unchanged)::
+Topics and formats (``score`` of a match: of a threshold subscription; UTF-8; the id of a message is JSON text already and is inserted unchanged)::
 
     <topology>.results        {"v":1,"subscription":id,"watermark":w,"op":"add" | "score","message":m,"score":s,"rank":r,"meta":...}
-                              {"v":1,"subscription":id,"watermark":w,"op":"remove" | "match","message":m,"meta":... | "meta_omitted":true}
+                              {"v":1,"subscription":id,"watermark":w,"op":"remove" | "match","message":m,"score"?:s,"meta":... | "meta_omitted":true}
                               {"v":1,"subscription":id,"watermark":w,"op":"enter" | "inside" | "leave","message":m,"object":o,"meta":...}
     <topology>.matches        {"v":1,"message":m,"watermark":w,"task":t,"subscriptions":[id,...]}
     <topology>.topk           {"v":1,"subscription":id,"registration":"p-o","watermark":w,"topk":[{"message":m,"score":s},...]}
@@ -38,7 +38,7 @@ import pyarrow.compute as pc
 
 from dskype.bolts.results import match_kernels
 from dskype.bolts.results.deltas import DeltaBatch, check_lengths, numbers_of
-from dskype.bolts.results.events import ADD, MATCHES, OMITTED, OPS, REGISTERED, REMOVE, SCORE, SUBSCRIPTION, WATERMARK, parse_registration
+from dskype.bolts.results.events import ADD, MATCHES, OMITTED, OPS, REGISTERED, REMOVE, SCORE, SCORED_MATCH, SUBSCRIPTION, WATERMARK, parse_registration
 from dskype.bolts.results.match_kernels import Names
 from dskype.spouts.columns import read_only, to_strings
 from dskype.spouts.result_fields import BEHIND_ID
@@ -116,18 +116,21 @@ def delta_records(batch: DeltaBatch, fields: bool = False) -> Records:
     """Return the records of deltas, in the order of the batch.
 
     :param fields: whether ids of messages have fields behind them.
-    :raises IllegalArgumentException: an unknown op, ``ADD`` or ``SCORE`` without scores and ranks, columns of different lengths, or a malformed registration.
+    :raises IllegalArgumentException: an unknown op, ``ADD`` or ``SCORE`` without scores and ranks, ``SCORED_MATCH`` without scores, columns of different lengths, or a malformed registration.
     """
     shared = heads(batch.subscriptions, batch.registrations, batch.metas)
     ops, scores, ranks = np.asarray(batch.ops, np.int8), batch.scores, batch.ranks
     n = len(ops)
     check_lengths(column for column in (shared.keys, ops, batch.messages, batch.watermarks, scores, ranks) if column is not None)
     adds, ranked = np.isin(ops, (ADD, SCORE)), scores is not None and ranks is not None
-    if n and (not np.isin(ops, _LEGAL).all() or (not ranked and adds.any())):
+    scored = adds | (ops == SCORED_MATCH)
+    if n and (not np.isin(ops, _LEGAL).all() or (not ranked and adds.any()) or (scores is None and scored.any())):
         raise IllegalArgumentException(
             "A delta cannot be written.",
             given={"ops": np.unique(ops).tolist(), "scores": ranked},
-            legal=", ".join(f"{op} ({OPS[op]}{', with scores and ranks' if op in (ADD, SCORE) else ''})" for op in _LEGAL),
+            legal=", ".join(
+                f"{op} ({OPS[op]}{', with scores and ranks' if op in (ADD, SCORE) else ', with scores' if op == SCORED_MATCH else ''})" for op in _LEGAL
+            ),
         )
     messages = ids = to_strings(batch.messages)
     if fields:
@@ -136,10 +139,13 @@ def delta_records(batch: DeltaBatch, fields: bool = False) -> Records:
     marks = pa.array(np.asarray(batch.watermarks, np.int64)).cast(pa.string())
     names = pa.array(OPS).take(pa.array(ops))
     ranking = ""
-    if adds.any():
-        ranking = _joined(',"score":', score_texts(numbers_of(scores)), ',"rank":', pa.array(np.asarray(numbers_of(ranks), np.int64)).cast(pa.string()))
-        if not adds.all():
-            ranking = pc.if_else(pa.array(adds), ranking, "")
+    if scored.any():
+        ranking = _joined(',"score":', score_texts(numbers_of(scores)))
+        if adds.any():
+            ranks = _joined(',"rank":', pa.array(np.asarray(numbers_of(ranks), np.int64)).cast(pa.string()))
+            ranking = _joined(ranking, ranks if adds.all() else pc.if_else(pa.array(adds), ranks, ""))
+        if not scored.all():
+            ranking = pc.if_else(pa.array(scored), ranking, "")
     values = _joined(SUBSCRIPTION, shared.names, WATERMARK, marks, ',"op":"', names, '","message":', messages, ranking, shared.tails)
     return Records(shared.keys, values, _joined(shared.registrations, "/", shared.names, "/", marks, "/", names, "/", ids))
 

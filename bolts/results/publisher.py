@@ -88,7 +88,7 @@ class ResultPublisher:
     # -- publishing -----------------------------------------------------------------------------------------------------
 
     def deltas(self, batch: DeltaBatch) -> int:
-        """Publish changes of top-k lists, and matches of boolean subscriptions.
+        """Publish changes of top-k lists, and matches of boolean and threshold subscriptions.
 
         With ``dskype.results: topk`` only matches are published, because no list contains them.
 
@@ -96,7 +96,7 @@ class ResultPublisher:
         """
         ops = np.asarray(batch.ops)
         if not self.wants_deltas and (kept := np.isin(ops, MATCHES)).sum() < len(ops):
-            batch = batch._replace(scores=None, ranks=None).select(np.flatnonzero(kept))
+            batch = batch._replace(ranks=None).select(np.flatnonzero(kept))
             ops = ops[kept]
         if not len(ops):
             return 0

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dskype.spouts.score_kernels import score, ssim_in_metres
+from dskype.spouts.score_kernels import score, ssim, ssim_in_metres
 from dskype.topology.kernel_cache import njit
 
 START, LENGTH, CAPACITY = range(3)
@@ -252,16 +252,17 @@ def lowest_free_slots(live, n, first):
     return out
 
 
-# -- distances in metres --------------------------------------------------------------------------
+# -- scores of given pairs ------------------------------------------------------------------------
 
 
 @njit(cache=True)
-def scores_in_metres(messages, rows, slots, first, place, scale_m, words, names):
-    """Return the scores (float64[n]) of message ``rows[i]`` for subscription ``slots[i]``, whose distances are in metres.
+def scores_of_pairs(messages, rows, slots, first, place, scale_m, words, names, diagonal_deg):
+    """Return the scores (float64[n]) of message ``rows[i]`` for subscription ``slots[i]``.
 
     :param messages: :class:`Messages`.
     :param first: int32[slots], the rows of ``words`` with the keywords of each subscription.
-    :param place: float64[slots, 4]: LON, LAT, ALPHA, THRESHOLD; ``scale_m``: float64[slots].
+    :param place: float64[slots, 4]: LON, LAT, ALPHA, THRESHOLD.
+    :param scale_m: float64[slots]; 0: distances are in degrees, over ``diagonal_deg``.
     :param names: int64[], the terms by their dense ids.
     """
     scores = np.empty(rows.shape[0])
@@ -278,7 +279,10 @@ def scores_in_metres(messages, rows, slots, first, place, scale_m, words, names)
                 break
             if names[words.term[at]] == term:
                 text += words.weight[at] * messages.weights[j]
-        spatial = ssim_in_metres(place[slot, LAT], place[slot, LON], messages.lat[row], messages.lon[row], scale_m[slot])
+        if scale_m[slot] > 0:
+            spatial = ssim_in_metres(place[slot, LAT], place[slot, LON], messages.lat[row], messages.lon[row], scale_m[slot])
+        else:
+            spatial = ssim(messages.lon[row] - place[slot, LON], messages.lat[row] - place[slot, LAT], diagonal_deg)
         scores[i] = score(place[slot, ALPHA], spatial, text)
     return scores
 

@@ -175,8 +175,8 @@ class MetresSubscriptions:
         self.candidates += len(pairs)
         table = self.index.table
         first = np.ascontiguousarray(self._rows[:, 0])
-        scores = kernels.scores_in_metres(
-            readable_messages(messages), rows, slots, first, self._place, self._scale_m, table.keyword_arrays, table.terms.map.name
+        scores = kernels.scores_of_pairs(
+            readable_messages(messages), rows, slots, first, self._place, self._scale_m, table.keyword_arrays, table.terms.map.name, self.index.diagonal_deg
         )
         reached = scores >= self._place[slots, kernels.THRESHOLD]
         return Matches(rows[reached], slots[reached], scores[reached])

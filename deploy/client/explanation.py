@@ -1,4 +1,4 @@
-"""Why a message does or does not match a boolean subscription, or what it scores for a top-k subscription: the parts of the answer, and as text.
+"""Why a message does or does not match a boolean subscription, or what it scores for a top-k or threshold subscription: the parts of the answer, and as text.
 
 Scores come from the functions that the indexes use (:mod:`dskype.spouts.score_kernels`) and from the vocabulary, so they are those of the results, to the last bit.
 """
@@ -14,10 +14,11 @@ from dskype.deploy.client.expression_parts import explain_expression, expression
 from dskype.deploy.client.place import Place, borders_between, distance_km
 from dskype.deploy.machine.terminal import clean, counted
 from dskype.spouts import score_kernels
-from dskype.spouts.records import BooleanSubscription, Message, TopkSubscription
+from dskype.spouts.records import Message
+from dskype.spouts.subscriptions import BooleanSubscription, ThresholdSubscription, TopkSubscription
 from dskype.spouts.vocabulary import Vocabulary
 
-__all__ = ["as_lines", "explain_boolean", "explain_list", "explain_topk"]
+__all__ = ["as_lines", "explain_boolean", "explain_list", "explain_scores"]
 
 _EVERYWHERE = [-180.0, -90.0, 180.0, 90.0]
 
@@ -50,15 +51,20 @@ def explain_boolean(subscription: BooleanSubscription, message: Message, content
     }
 
 
-def explain_topk(
-    subscription: TopkSubscription, message: Message, tokens: Sequence[str], vocabulary: Vocabulary, diagonal_deg: float, content: Content | None = None
+def explain_scores(
+    subscription: TopkSubscription | ThresholdSubscription,
+    message: Message,
+    tokens: Sequence[str],
+    vocabulary: Vocabulary,
+    diagonal_deg: float,
+    content: Content | None = None,
 ) -> dict[str, Any]:
-    """Say what a message scores for a top-k subscription, and of which parts the score is made.
+    """Say what a message scores for a top-k or threshold subscription, and of which parts the score is made.
 
     :param tokens: of the message's text.
     :param diagonal_deg: of the data space.
     :param content: of the message; it may be None if the subscription has no ``where``.
-    :returns: ``type``, ``where`` (as ``expression`` of :func:`explain_boolean`; None: the subscription has none), ``score`` (None without a common word: such a message enters no list), ``alpha``, ``k``, ``place`` (``subscription`` and ``message``: [lat, lon],
+    :returns: ``type``, ``where`` (as ``expression`` of :func:`explain_boolean`; None: the subscription has none), ``score`` (None without a common word: such a message enters no list, and does not match), ``alpha``, ``k`` (or ``min_score`` and ``matches``), ``place`` (``subscription`` and ``message``: [lat, lon],
         ``area`` or None, ``distance_deg``, ``distance_km``, ``diagonal_deg``, ``scale_m`` (None: nearness is measured in degrees), ``ssim``) and ``words`` (``common``: maps ``word``, ``df``, ``subscription``, ``message``
         (their weights) and ``product``; ``missing``: maps ``word`` and ``df``; ``documents`` of the vocabulary, ``tsim``).
     """
@@ -79,12 +85,21 @@ def explain_topk(
         spatial = float(score_kernels.ssim(dx, dy, diagonal_deg))
     else:
         spatial = float(score_kernels.ssim_in_metres(subscription.lat, subscription.lon, message.lat, message.lon, subscription.scale_m))
+    where = None if subscription.where is None or content is None else explain_expression(subscription.where, content)
+    score = float(score_kernels.score(subscription.alpha, spatial, textual)) if common else None
+    if isinstance(subscription, TopkSubscription):
+        limit: dict[str, Any] = {"k": subscription.k}
+    else:
+        limit = {
+            "min_score": subscription.min_score,
+            "matches": score is not None and score >= subscription.min_score and (where is None or where["satisfied"]),
+        }
     return {
-        "type": "topk",
-        "where": None if subscription.where is None or content is None else explain_expression(subscription.where, content),
-        "score": float(score_kernels.score(subscription.alpha, spatial, textual)) if common else None,
+        "type": "topk" if "k" in limit else "threshold",
+        "where": where,
+        "score": score,
         "alpha": subscription.alpha,
-        "k": subscription.k,
+        **limit,
         "place": {
             "subscription": [subscription.lat, subscription.lon],
             "message": [message.lat, message.lon],
@@ -109,7 +124,7 @@ def explain_list(
 ) -> dict[str, Any]:
     """Say where a message stands in a published top-k list, or what keeps it out.
 
-    :param explained: what :func:`explain_topk` returned.
+    :param explained: what :func:`explain_scores` returned.
     :param message: the message's id; None: it has not been published.
     :param entries: (message id, score) of the list, best first.
     :param position: where the message stands for the window, and ``extent`` of the window; None: not known.
@@ -154,10 +169,10 @@ def _weights(words: Sequence[str], vocabulary: Vocabulary) -> tuple[list[int], l
 def as_lines(explained: Mapping[str, Any], subscription: str, message: str) -> list[str]:
     """Return an explanation as lines of text: the answer first, then its parts.
 
-    :param explained: what :func:`explain_boolean` or :func:`explain_topk` returned; ``list``, ``times`` and ``notes`` are shown if they are there.
+    :param explained: what :func:`explain_boolean` or :func:`explain_scores` returned; ``list``, ``times`` and ``notes`` are shown if they are there.
     :param subscription: what to call it, and ``message`` alike: ``message 17``.
     """
-    lines = _boolean_lines(explained, subscription, message) if explained["type"] == "boolean" else _topk_lines(explained, subscription, message)
+    lines = _boolean_lines(explained, subscription, message) if explained["type"] == "boolean" else _score_lines(explained, subscription, message)
     return lines + [f"note: {clean(note)}" for note in explained.get("notes", ())]
 
 
@@ -179,10 +194,11 @@ def _boolean_lines(explained: Mapping[str, Any], subscription: str, message: str
             lines.append(f"                  it lies {border['by_deg']:.6g} degrees ({km}) {border['border']} of the {border['border']} border{beyond}")
     if explained["region"] is not None:
         lines.append(_region_line(explained["region"]))
-    lines += expression_lines("expression", expression)
-    for time in explained.get("times", ()):
-        lines.append(f"time        {_yes(time['held'])}   {clean(time['text'])}")
-    return lines
+    return lines + expression_lines("expression", expression) + _time_lines(explained)
+
+
+def _time_lines(explained: Mapping[str, Any]) -> list[str]:
+    return [f"time        {_yes(time['held'])}   {clean(time['text'])}" for time in explained.get("times", ())]
 
 
 def _region_line(region: Mapping[str, Any]) -> str:
@@ -198,12 +214,14 @@ def _numbers(values: Sequence[float]) -> str:
     return ", ".join(f"{value:.10g}" for value in values)
 
 
-def _topk_lines(explained: Mapping[str, Any], subscription: str, message: str) -> list[str]:
+def _score_lines(explained: Mapping[str, Any], subscription: str, message: str) -> list[str]:
     place, words, alpha, score = explained["place"], explained["words"], explained["alpha"], explained["score"]
     where = explained["where"]
     head = "has no word in common with" if score is None else f"scores {score:.6f} for"
     if where is not None and not where["satisfied"]:
         head = "does not satisfy the filter of"
+    if "min_score" in explained:
+        head = "matches" if explained["matches"] else "does not match"
     lines = [f"{message} {head} {subscription}", ""]
     centre = f", the centre of the area {_numbers(place['area'])}," if place["area"] else ""
     lines.append(
@@ -233,12 +251,15 @@ def _topk_lines(explained: Mapping[str, Any], subscription: str, message: str) -
     if score is not None:
         lines.append(f"score   {alpha:g} * {place['ssim']:.6f} + {1 - alpha:g} * {words['tsim']:.6f} = {score:.6f}")
     else:
-        lines.append("score   none: a message without a common word enters no list, however near it is")
+        lines.append(f"score   none: a message without a common word {'enters no list' if 'k' in explained else 'does not match'}, however near it is")
+    if score is not None and "min_score" in explained:
+        enough = "is enough" if score >= explained["min_score"] else "is not enough"
+        lines.append(f"        {score:.6f} {enough}: the subscription wants {explained['min_score']:.6g} and more")
     if explained["where"] is not None:
         lines += expression_lines("where", explained["where"])
     if "list" in explained:
         lines.append(_list_line(explained))
-    return lines
+    return lines + _time_lines(explained)
 
 
 def _list_line(explained: Mapping[str, Any]) -> str:

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from dskype.spouts.records import BooleanSubscription, Message
+from dskype.spouts.records import Message
 from dskype.spouts.region_table import RegionTable
 from dskype.spouts.regions import Circle, Polygon, decode_region
 from dskype.spouts.sphere import great_circle_m
+from dskype.spouts.subscriptions import BooleanSubscription
 
 __all__ = ["Place", "borders_between", "distance_km"]
 

@@ -196,7 +196,7 @@ class PubSub(TopicReader):
 
         :param id: any text; default: a generated one.
         :param wait: wait until Kafka has it.
-        :param fields: those of its record, as :meth:`subscribe_topk` and :meth:`subscribe_boolean` have them. ``type`` follows from the other fields.
+        :param fields: those of its record, as :meth:`subscribe_topk` (or ``min_score`` in place of ``k``) and :meth:`subscribe_boolean` have them. ``type`` follows from the others.
         :returns: the id.
         :raises RecordError: the subscription is invalid; the text says why.
         :raises SendError: ``wait`` is True, and Kafka did not take it.

@@ -13,8 +13,9 @@ _EXCLUSIVE = (("bbox", "region"), ("text", "keywords"), ("expression", "keywords
 
 
 def subscription_type(fields: Mapping[str, Any]) -> str:
-    """Return the type of a subscription, by default ``boolean`` if there is a rectangle, a region or an expression, else ``topk``."""
-    return fields.get("type") or ("boolean" if fields.keys() & {"bbox", "region", "expression"} else "topk")
+    """Return the type of a subscription, by default ``boolean`` if there is a rectangle, a region or an expression, ``threshold`` if there is a ``min_score``, else ``topk``."""
+    likely = "threshold" if "min_score" in fields else "topk"
+    return fields.get("type") or ("boolean" if fields.keys() & {"bbox", "region", "expression"} else likely)
 
 
 def listed(values: Any) -> Any:
@@ -73,7 +74,7 @@ class Registered:
 
     @property
     def type(self) -> str | None:
-        """``topk``, ``boolean``, or whatever the record says."""
+        """``topk``, ``boolean``, ``threshold``, or whatever the record says."""
         return None if self.fields is None else self.fields.get("type")
 
     def with_status(self, state: tuple[str, int] | None, now_ms: int) -> Self:
@@ -100,12 +101,13 @@ class Registered:
 
 @dataclass(frozen=True)
 class Result:
-    """One delta: a message entered (``add``) or left (``remove``) a top-k list, has another score in one that moved (``score``), or matched a boolean subscription (``match``); or what an object did there.
+    """One delta: a message entered (``add``) or left (``remove``) a top-k list, has another score in one that moved (``score``), or matched a boolean or a threshold subscription (``match``); or what an object did there.
 
     With an object, ``op`` is ``enter``, ``inside`` or ``leave``, and ``message`` the message that was the reason.
 
     :ivar watermark: of the list after this change (docs/concepts/pubsub.md, topics).
     :ivar message: the message's id, as it was published.
+    :ivar score: with ``add`` and ``score``, and with a ``match`` of a threshold subscription, unless matches are grouped.
     :ivar rank: from 1; only with ``add`` and ``score``.
     :ivar meta: of the subscription; None: it has none, or a limit has left it out (then ``value`` has ``meta_omitted``).
     :ivar time_ms: when it was written, epoch ms.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from dskype.deploy.verification.carried import check_carried
 from dskype.deploy.verification.grouped import read_grouped
 from dskype.deploy.verification.inputs import Inputs
 from dskype.deploy.verification.moves import check_moves
-from dskype.deploy.verification.oracle import Oracle
+from dskype.deploy.verification.oracle import TOLERANCE, Oracle
 from dskype.deploy.verification.registrations import Registration, Registry
 from dskype.deploy.verification.replay import NEVER, parse_subscriptions, replay
 from dskype.deploy.verification.report import KEPT, Report
@@ -23,6 +24,7 @@ from dskype.deploy.verification.results import SCORED, Changes, Lists, Matches, 
 from dskype.deploy.verification.updates import with_inherited_lists
 from dskype.deploy.verification.writes import check_topology_writes
 from dskype.spouts.settings import Settings
+from dskype.spouts.subscriptions import ThresholdSubscription
 
 __all__ = ["verify"]
 
@@ -419,13 +421,17 @@ class _Verification:
         looked = watermark > after
         if skipped := int((~looked & (watermark > r.active)).sum()):
             report.unchecked["matches of messages that are not looked at or that the log has dropped"] += skipped
-        expected = self._oracle.matching(r, after, max(until, int(watermark.max(initial=NEVER))))
-        expected = expected[[row not in history.states for row in expected.tolist()]] if history.states else expected
+        last = max(until, int(watermark.max(initial=NEVER)))
+        expected, scores, certain = self._expected(r, after, last)
         wide = max(len(history.codes), 1)
         found_key = self._rank(watermark) * wide + matches.code[rows]
         expected_key = self._rank(history.position[expected]) * wide + history.code[expected]
         end = _FAR if r.removed is None else r.removed
         known, seen = set(expected_key.tolist()), set()
+        scored: dict[int, list[float]] = {}
+        if scores is not None:
+            for key, score in zip(expected_key.tolist(), scores.tolist()):
+                scored.setdefault(key, []).append(score)
         for row, key, at, look in zip(rows.tolist(), found_key.tolist(), watermark.tolist(), looked.tolist()):
             if at <= r.active or at > end:
                 wrong.append((at, r, f"is outside its life from {r.active} to {'now' if r.removed is None else r.removed}", row))
@@ -433,9 +439,21 @@ class _Verification:
                 wrong.append((at, r, "is wrong", row))
             elif key in seen:
                 wrong.append((at, r, "was published twice", row))
+            elif look and row < self._single and not _has_score(float(matches.score[row]), scored.get(key)):
+                wrong.append((at, r, f"has a wrong score, or none: {matches.score[row]}, expected {scored.get(key, 'none')}", row))
             seen.add(key)
-        missing = expected[(history.position[expected] <= until) & ~np.isin(expected_key, found_key)]
+        missing = expected[certain & (history.position[expected] <= until) & ~np.isin(expected_key, found_key)]
         return wrong + [(int(history.position[row]), r, "", row) for row in missing.tolist()]
+
+    def _expected(self, r: Registration, after: int, until: int) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
+        """Return the messages that a registration matches, as rows; their scores, None: they have none; and which of them it certainly does, bool[n]."""
+        history = self._history
+        if isinstance(r.subscription, ThresholdSubscription):
+            rows, scores = self._oracle.reaching(r, after, until)
+            return rows, scores, scores >= r.subscription.min_score + TOLERANCE
+        rows = self._oracle.matching(r, after, until)
+        rows = rows[[row not in history.states for row in rows.tolist()]] if history.states else rows
+        return rows, None, np.ones(len(rows), bool)
 
     def _rank(self, position: np.ndarray) -> np.ndarray:
         """Return a small even number for each position of a message, and an odd one for any other position."""
@@ -444,3 +462,8 @@ class _Verification:
         inside = at < len(self._history)
         there[inside] = self._history.position[at[inside]] == np.asarray(position)[inside]
         return 2 * at + ~there
+
+
+def _has_score(published: float, expected: Sequence[float] | None) -> bool:
+    """Tell whether a match has one of the scores that it may have, or none where it may have none (None)."""
+    return math.isnan(published) if expected is None else any(abs(published - score) <= TOLERANCE for score in expected)

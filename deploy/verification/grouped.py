@@ -74,7 +74,7 @@ def read_grouped(
     found = [_matches(part, inputs, registry, report) for part in parts]
     columns = [np.concatenate([np.zeros(0, np.int64), *column]) for column in zip(*found)] if found else [np.zeros(0, np.int64)] * 6
     order = np.argsort(columns[5], kind="stable")
-    return results.Matches(*(column[order] for column in columns[:5])), _known(inputs, parts, final)
+    return results.Matches(*(column[order] for column in columns[:5]), np.full(len(order), np.nan)), _known(inputs, parts, final)
 
 
 def _once(inputs: Inputs, report: Report) -> Iterator[Record]:
@@ -167,7 +167,9 @@ def _matches(part: _Columns, inputs: Inputs, registry: Registry, report: Report)
                 report.unchecked["matches of subscriptions whose record has been compacted away"] += len(rows)
             else:
                 topic = inputs.topics.matches
-                report.differ("format", f"a record of {topic} names {id!r}, which is no boolean subscription", where=where(topic, record), subscription=id)
+                report.differ(
+                    "format", f"a record of {topic} names {id!r}, which is no boolean or threshold subscription", where=where(topic, record), subscription=id
+                )
     kept = registration >= 0
     places = np.array([(r.partition, r.offset) for r in part.records], np.int64).reshape(-1, 2)[of]
     numbers = np.array([number_of_record(r) for r in part.records], np.int64)[of]

@@ -13,8 +13,8 @@ from dskype.deploy.verification.registrations import Registration, Registry
 from dskype.deploy.verification.replay import NEVER, History
 from dskype.deploy.verification.report import Report
 from dskype.deploy.verification.results import Moves
-from dskype.spouts.records import BooleanSubscription
 from dskype.spouts.settings import Settings
+from dskype.spouts.subscriptions import BooleanSubscription
 
 __all__ = ["check_moves"]
 

@@ -17,8 +17,9 @@ from dskype.deploy.verification.registrations import Registration
 from dskype.deploy.verification.replay import History
 from dskype.spouts.columns import read_only
 from dskype.spouts.settings import Settings
+from dskype.spouts.subscriptions import ThresholdSubscription
 
-__all__ = ["Oracle", "same_list"]
+__all__ = ["TOLERANCE", "Oracle", "same_list"]
 
 TOLERANCE = _kernels.TOLERANCE
 _NOWHERE = np.zeros(0, np.int64)
@@ -107,6 +108,37 @@ class Oracle:
                     distance = min(1.0, away_m / subscription.scale_m)
                 found.append((subscription.alpha * (1 - distance) + (1 - subscription.alpha) * text, row))
         return sorted(found, reverse=True)
+
+    # -- threshold ------------------------------------------------------------------------------------------------------
+
+    def reaching(self, registration: Registration, after: int, until: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows with ``after < position <= until`` that reach the score of a threshold subscription, or miss it by less than the tolerance, rising, and their scores."""
+        history, s = self.history, registration.subscription
+        assert isinstance(s, ThresholdSubscription)
+        first, last = np.searchsorted(history.position, [after, until], side="right").tolist()
+        found, parts = [_NOWHERE], [np.zeros(0)]
+        for term, weight in zip(*(column.tolist() for column in history.weights.weigh(s.keywords))):
+            number = np.searchsorted(self._known, term)
+            if number < len(self._known) and self._known[number] == term:
+                begin, end = self.rows.offsets[number : number + 2].tolist()
+                inside = slice(*(begin + np.searchsorted(self.rows.rows[begin:end], [first, last])).tolist())
+                found.append(self.rows.rows[inside])
+                parts.append(weight * self.rows.weights[inside])
+        rows, which = np.unique(np.concatenate(found), return_inverse=True)
+        text = np.bincount(which, np.concatenate(parts), len(rows))
+        lat, lon = history.lat[rows], history.lon[rows]
+        if s.scale_m is None:
+            distance = np.hypot(lon - s.lon, lat - s.lat) / self.diagonal_deg
+        else:
+            away_m = [geometry.distance_m((s.lat, s.lon), place) for place in zip(lat.tolist(), lon.tolist())]
+            distance = np.minimum(1.0, np.array(away_m) / s.scale_m)
+        scores = s.alpha * (1 - distance) + (1 - s.alpha) * text
+        reached = scores >= s.min_score - TOLERANCE
+        if s.where is not None:
+            reached &= np.isin(rows, self._satisfying(s.where, first, last))
+        if registration.expires_ms is not None:
+            reached &= history.arrival_ms[rows] < registration.expires_ms
+        return rows[reached], scores[reached]
 
     # -- boolean --------------------------------------------------------------------------------------------------------
 

@@ -18,10 +18,11 @@ from dskype.deploy.verification import geometry
 from dskype.deploy.verification.reading_analysis import keywords_of
 from dskype.deploy.verification.reading_expressions import needs_word, number_of, read_expression, read_keywords
 from dskype.deploy.verification.reading_words import UnusableRecord, folded_bytes, words_of
-from dskype.spouts.records import BooleanSubscription, Limits, Message, TopkSubscription
+from dskype.spouts.records import Limits, Message
 from dskype.spouts.segmenters import SEGMENTERS
 from dskype.spouts.settings import Settings
 from dskype.spouts.space import Space
+from dskype.spouts.subscriptions import BooleanSubscription, Subscription, ThresholdSubscription, TopkSubscription
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["UnusableRecord", "Weights", "attributes_of", "check_message", "meeting", "object_of", "read_key", "read_subscription"]
@@ -113,7 +114,7 @@ def read_key(key: bytes | None, settings: Settings) -> str:
     return id
 
 
-def read_subscription(key: bytes | None, value: bytes | None, settings: Settings) -> TopkSubscription | BooleanSubscription:
+def read_subscription(key: bytes | None, value: bytes | None, settings: Settings) -> Subscription:
     """Return the subscription that a record registers.
 
     :raises UnusableRecord: it has to be refused.
@@ -121,25 +122,28 @@ def read_subscription(key: bytes | None, value: bytes | None, settings: Settings
     limits, id = settings.limits, read_key(key, settings)
     record = object_of(value, limits.text_max_bytes + limits.meta_max_bytes)
     kind = record.get("type")
-    name = {"topk": "text", "boolean": "expression"}.get(kind) if isinstance(kind, str) else None
+    name = {"topk": "text", "threshold": "text", "boolean": "expression"}.get(kind) if isinstance(kind, str) else None
     if name is None:
         raise UnusableRecord("an unknown type of subscription")
     if name in record and "keywords" in record:
         raise UnusableRecord(f"{name} and keywords")
-    if name not in record and "keywords" not in record and (kind == "topk" or "text" in record or not ("bbox" in record or "region" in record)):
+    if name not in record and "keywords" not in record and (kind != "boolean" or "text" in record or not ("bbox" in record or "region" in record)):
         raise UnusableRecord(f"neither {name} nor keywords")
     meta = _meta(record, limits)
-    if kind == "topk" and settings.objects:
-        raise UnusableRecord("a top-k subscription where there are objects")
-    if kind == "topk":
+    if kind != "boolean" and settings.objects:
+        raise UnusableRecord(f"a {kind} subscription where there are objects")
+    if kind != "boolean":
         words = keywords_of(_text(record["text"], limits), settings) if name in record else _keywords(record["keywords"], settings)
         _check_words(words, limits)
         lat, lon = _place(record, settings.space)
-        k, alpha = record.get("k"), record.get("alpha")
-        if not _is_integer(k, 1, limits.k_max) or not _is_number(alpha, 0, 1):
-            raise UnusableRecord("a k or an alpha that is none")
+        k, min_score, alpha = record.get("k"), record.get("min_score"), record.get("alpha")
+        if ("k" in record) == ("min_score" in record) or ("k" in record) != (kind == "topk"):
+            raise UnusableRecord("not a k of a top-k, or a min_score of a threshold subscription")
+        if not (_is_integer(k, 1, limits.k_max) or _is_number(min_score, 0, 1)) or not _is_number(alpha, 0, 1):
+            raise UnusableRecord("a k, a min_score or an alpha that is none")
         where = None if record.get("where") is None else read_expression(_text(record["where"], limits), settings)
-        return TopkSubscription(id, words, k, float(alpha), lat, lon, meta, where, _read_scale_m(record), _ttl_s(record), _is_update(record))
+        more = float(alpha), lat, lon, meta, where, _read_scale_m(record), _ttl_s(record), _is_update(record)
+        return TopkSubscription(id, words, k, *more) if kind == "topk" else ThresholdSubscription(id, words, float(min_score), *more)
     if name in record:
         expression = read_expression(_text(record["expression"], limits), settings)
     elif "keywords" in record:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from dskype.deploy.verification.inputs import Inputs, Record, in_order, where
 from dskype.deploy.verification.replay import Place, Unregistered
 from dskype.deploy.verification.report import Report
-from dskype.spouts.records import BooleanSubscription, TopkSubscription
+from dskype.spouts.subscriptions import Subscription, TopkSubscription
 
 __all__ = ["Registration", "Registry", "decode"]
 
@@ -47,7 +47,7 @@ class Registration:
     number: int
     name: str
     place: Place
-    subscription: TopkSubscription | BooleanSubscription
+    subscription: Subscription
     arrival_ms: int
     active: int | None = None
     removed: int | None = None
@@ -66,12 +66,12 @@ class Registration:
 
     @property
     def is_topk(self) -> bool:
-        """Whether it is a top-k subscription; otherwise it is a boolean one."""
+        """Whether it is a top-k subscription; otherwise it is one with matches, boolean or with a threshold."""
         return isinstance(self.subscription, TopkSubscription)
 
     @property
     def expires_ms(self) -> int | None:
-        """A boolean subscription matches messages that arrive before this time, and a top-k one ends with the first one that does not; None: it does not end."""
+        """A boolean or threshold subscription matches messages that arrive before this time, and a top-k one ends with the first one that does not; None: it does not end."""
         ttl_s = self.subscription.ttl_s
         return None if ttl_s is None else self.arrival_ms + round(ttl_s * 1000)
 

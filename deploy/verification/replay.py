@@ -19,8 +19,9 @@ from dskype.deploy.verification.reading_mapping import forms_of
 from dskype.deploy.verification.refusals import Accepted, LatenessJudge
 from dskype.deploy.verification.report import Report
 from dskype.spouts.costs import CostCeiling
-from dskype.spouts.records import Message, RecordError, Subscription, areas_of
+from dskype.spouts.records import Message, RecordError, areas_of
 from dskype.spouts.settings import Settings
+from dskype.spouts.subscriptions import Subscription
 from dskype.spouts.topics import Topics
 
 __all__ = ["NEVER", "History", "Place", "State", "Unregistered", "handled_until", "message_in", "parse_subscriptions", "replay"]

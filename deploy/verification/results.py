@@ -77,6 +77,7 @@ class Matches:
 
     :ivar registration, watermark, code: int64[n].
     :ivar partition, offset: int64[n], the records.
+    :ivar score: float64[n]; NaN: it has none.
     """
 
     registration: np.ndarray
@@ -84,6 +85,7 @@ class Matches:
     code: np.ndarray
     partition: np.ndarray
     offset: np.ndarray
+    score: np.ndarray
 
     def joined(self, other: Matches) -> Matches:
         """Return these and others behind them."""
@@ -399,7 +401,7 @@ def _deltas_at_once(
     columns.registration[to] = np.array([r.number for r in registrations])[good]
     columns.watermark[to] = _numbers(table["watermark"])[good]
     columns.code[to] = message_codes(table["message"], history)[good]
-    columns.score[to] = np.where(added, table["score"].fill_null(0.0).to_numpy(), 0.0)[good]
+    columns.score[to] = np.where(added | (op == 2), table["score"].fill_null(np.nan).to_numpy(), 0.0)[good]
     columns.rank[to] = np.where(added, _numbers(table["rank"]), 0)[good]
     columns.object.update((i, object) for i, object, ok in zip(chunk, table["object"].to_pylist(), good.tolist()) if ok and object is not None)
     return [i for i, ok in zip(chunk, good.tolist()) if not ok]
@@ -414,7 +416,7 @@ def _one_delta(i: int, record: Record, topic: str, registry: Registry, history: 
     found = registry.find(name, value["subscription"], "boolean" if op is not None and 2 <= op < SCORED else "topk", topic, record)
     if found is None:
         return
-    rank, score = (value.get("rank"), value.get("score")) if op in (0, SCORED) else (0, 0.0)
+    rank, score = (value.get("rank"), value.get("score")) if op in (0, SCORED) else (0, value.get("score", np.nan) if op == 2 else 0.0)
     omitted = value.get("meta_omitted") is True and "meta" not in value and bool(found.meta_tail)
     if omitted:
         report.notes["results whose meta a limit has left out"] += 1
@@ -473,7 +475,7 @@ def _changes(records: Sequence[Record], columns: _Deltas, ends: bool) -> Changes
 
 def _matches(records: Sequence[Record], columns: _Deltas) -> Matches:
     rows = _in_order(records, np.flatnonzero(columns.op == 2))
-    return Matches(columns.registration[rows], columns.watermark[rows], columns.code[rows], *_places(records, rows))
+    return Matches(columns.registration[rows], columns.watermark[rows], columns.code[rows], *_places(records, rows), columns.score[rows])
 
 
 def _moves(records: Sequence[Record], columns: _Deltas) -> Moves:

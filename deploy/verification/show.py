@@ -14,6 +14,7 @@ from dskype.deploy.verification.reading_expressions import expression_text
 from dskype.deploy.verification.registrations import Registration
 from dskype.deploy.verification.report import KEPT, Report
 from dskype.deploy.verification.results import Changes, Lists, Matches
+from dskype.spouts.subscriptions import ThresholdSubscription
 
 __all__ = ["list_difference", "match_difference", "missing_match"]
 
@@ -33,6 +34,10 @@ def describe(r: Registration) -> str:
     if r.is_topk:
         scale = "" if s.scale_m is None else f", scale {s.scale_m!r} m"
         return f"top-k subscription {s.id!r}: words {' '.join(s.keywords)}; lat {s.lat!r}, lon {s.lon!r}, k {s.k}, alpha {s.alpha!r}{scale}; {life}"
+    if isinstance(s, ThresholdSubscription):
+        scale = "" if s.scale_m is None else f", scale {s.scale_m!r} m"
+        more = f"lat {s.lat!r}, lon {s.lon!r}, min_score {s.min_score!r}, alpha {s.alpha!r}{scale}"
+        return f"threshold subscription {s.id!r}: words {' '.join(s.keywords)}; {more}; {life}"
     ends = "" if r.expires_ms is None else f"; arrivals before {r.expires_ms}"
     where = f"bbox {list(s.bbox)}" if s.region is None else f"region {_clean(json.dumps(s.region), 200)}"
     return f"boolean subscription {s.id!r}: {expression_text(s.expression)}; {where}{ends}; {life}"

@@ -16,7 +16,8 @@ from dskype.deploy.client.records import subscription_type
 from dskype.deploy.web.findings import id_text
 from dskype.spouts.expression import to_text
 from dskype.spouts.expression_parser import ExpressionError
-from dskype.spouts.records import BooleanSubscription, Message, RecordError, Subscription, parse_subscription
+from dskype.spouts.records import Message, RecordError, parse_subscription
+from dskype.spouts.subscriptions import BooleanSubscription, Subscription
 from dskype.topology.errors import TopologyError
 from dskype.topology.ui.budget import check_wanted
 

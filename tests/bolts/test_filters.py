@@ -232,7 +232,7 @@ def test_subscriptions_match_the_messages_that_satisfy_them_with_every_index(ind
             subscriptions.restore(state)
         messages = [languages.random_message(rng) for _ in range(5)]
         batch, details, _ = languages.analyzed(messages, settings, VOCABULARY)
-        rows, slots = subscriptions.match(Arrived(batch, pa.array(["1"] * 5), np.zeros(5, np.int64), details))
+        rows, slots, _ = subscriptions.match(Arrived(batch, pa.array(["1"] * 5), np.zeros(5, np.int64), details))
         expected = {(row, slot) for row, m in enumerate(messages) for slot, tree in trees.items() if naive.holds(tree, m, settings.stop_words)}
         found = list(zip(rows.tolist(), slots.tolist()))
         assert len(found) == len(set(found)) and set(found) == expected

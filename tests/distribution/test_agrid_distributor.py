@@ -15,9 +15,9 @@ from dskype.distribution.sampling import make_sample
 from dskype.distribution.subscriptions import BooleanSubscription
 from dskype.spouts.areas import centre_of
 from dskype.spouts.batch import MessageBatch
-from dskype.spouts.records import BooleanSubscription as BooleanRecord
 from dskype.spouts.records import Message
 from dskype.spouts.settings import Settings
+from dskype.spouts.subscriptions import BooleanSubscription as BooleanRecord
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException

@@ -13,8 +13,9 @@ from dskype.distribution.partitioned import measure
 from dskype.distribution.plans import leaves
 from dskype.distribution.sampling import make_sample
 from dskype.distribution.trials import try_out
-from dskype.spouts.records import Message, TopkSubscription, parse_message, parse_subscription
+from dskype.spouts.records import Message, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
+from dskype.spouts.subscriptions import TopkSubscription
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException

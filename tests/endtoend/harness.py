@@ -40,6 +40,7 @@ from tests import languages, naive
 
 from . import places as plain_places
 from .searching import Searcher, check_searches
+from .thresholds import Thresholds, check_scored
 
 TOPICS = Topics.for_topology("dskype")
 SPACE = [-10.0, -10.0, 10.0, 10.0]
@@ -468,6 +469,7 @@ def play(
     objects=None,
     living=None,
     searcher=None,
+    thresholds=None,
 ):
     """Write messages and subscriptions a few at a time, and let the topology run in between.
 
@@ -481,6 +483,7 @@ def play(
     :param objects: a generator with which to draw of which objects messages are states; None: of none.
     :param living: a generator with which to draw how long top-k subscriptions live, and which registrations are updates; None: they do not end by themselves, and none is.
     :param searcher: writes searches; None: there are none.
+    :param thresholds: puts threshold subscriptions in place of others; None: there are none.
     """
     speech = None if whole is None else Speech(whole, simulation.conf)
     last: dict = {}
@@ -520,11 +523,11 @@ def play(
             if living is not None and record is not None and record["type"] == "topk" and living.random() < 0.3:
                 record["ttl_s"] = living.choice([0.2, 0.5, 1, 2])
             records[chosen] = record
-            simulation.subscription(chosen, record)
+            simulation.subscription(chosen, record if thresholds is None else thresholds.instead_of(chosen, record))
         if living is not None and living.random() < 0.6 and records:
             chosen = living.choice(list(records))
             records[chosen] = moved(living, records[chosen] or random_subscription(living, topk))
-            simulation.subscription(chosen, records[chosen])
+            simulation.subscription(chosen, records[chosen] if thresholds is None else thresholds.moved(chosen, records[chosen]))
         if rng.random() < 0.05:
             simulation.subscription(rng.choice(ids), rng.choice(BAD_SUBSCRIPTIONS))
         if planner is not None:
@@ -671,7 +674,9 @@ def random_run(seed, most=5, objects=False):
     more_of = {} if moving is None else {"objects": moving, "topk": 0.05, "messages": 60}
     more_of["living"] = random.Random(f"living {seed}")
     if moving is None:
-        more_of["searcher"] = Searcher(simulation, searches := random.Random(f"searches {seed}"), random_search(searches, conf, places))
+        more_of["searcher"] = Searcher(simulation, searches := random.Random(f"searches {seed}"), drawing(searches, conf, places))
+        scored, (west, south, east, north) = random.Random(f"thresholds {seed}"), simulation.conf["dskype.space"]
+        more_of["thresholds"] = Thresholds(scored, drawing(scored, conf, places, topk=1.0), math.hypot(east - west, north - south))
     play(simulation, rng, timed=timed, partitions=partitions, planner=planner, areas=areas, trouble=trouble, whole=whole, places=places, **more_of)
     for _ in range(4):  # what moves last may take its time
         if not unfinished(simulation):
@@ -706,13 +711,13 @@ def random_run(seed, most=5, objects=False):
     return compared, simulation.sim.fault_counts
 
 
-def random_search(rng, conf, places):
+def drawing(rng, conf, places, topk=0.5):
     """Return what draws subscriptions as :func:`play` does, by a generator of its own."""
     speech = Speech(rng, conf) if "dskype.attributes" in conf or "dskype.text.analyzer" in conf else None
     own = None if places is None else plain_places.Places(rng, 0.3, places.turned)
 
     def draw():
-        record = random_subscription(rng, 0.5)
+        record = random_subscription(rng, topk)
         record = record if speech is None else speech.of_subscription(record)
         return record if own is None else own.of_subscription(record)
 
@@ -757,6 +762,7 @@ class World:
     read: object = None
     """See :func:`reader`."""
     turned: bool = False
+    diagonal_deg: float = 0.0
     changes: list = field(default_factory=list)
     """How objects change."""
 
@@ -765,7 +771,8 @@ def world_of(simulation, timed=False, hint=""):
     """Read the input back from the log: message numbers from the sequence topic, everything else from the input topics."""
     settings = Settings.from_conf(simulation.conf)
     read = reader(simulation.conf)
-    world = World(read=read, turned=simulation.conf["dskype.space"] == TURNED_SPACE)
+    west, south, east, north = simulation.conf["dskype.space"]
+    world = World(read=read, turned=simulation.conf["dskype.space"] == TURNED_SPACE, diagonal_deg=math.hypot(east - west, north - south))
     df, documents = (known(simulation.conf), 20) if simulation.conf.get("dskype.vocabulary") else ({}, 1)
     raw = {(r.partition, r.offset): r for r in simulation.records(TOPICS.messages)}
     numbered, tasks = {}, {}
@@ -831,7 +838,7 @@ def world_of(simulation, timed=False, hint=""):
         if record.value is not None:
             value = json.loads(record.value)
             value["id"], value["at_ms"] = id, record.timestamp_ms
-            if value["type"] == "topk":
+            if value["type"] in ("topk", "threshold"):
                 words = [word for keyword in value["keywords"] for word in keywords_of(keyword, simulation.conf)]
                 value["weights"] = naive.norm_weights(Counter(words), df, documents)
                 value["where"] = read_expression(value["where"], settings) if "where" in value else None
@@ -897,8 +904,7 @@ def check(simulation, timed=False, hint=""):
     extent = simulation.conf["dskype.window.span.ms" if timed else "dskype.window.messages"]
     compared = defaultdict(int)
     compared["refused"] = world.refused
-    west, south, east, north = simulation.conf["dskype.space"]
-    diagonal_deg = math.hypot(east - west, north - south)
+    diagonal_deg = world.diagonal_deg
     expected_cache = {}
 
     def expected(registration, watermark):
@@ -943,7 +949,7 @@ def check(simulation, timed=False, hint=""):
             removed[before], before_it[event["registration"]] = event["watermark"], before
             assert (
                 world.subscriptions[event["registration"]]["update"]
-                and world.subscriptions[before]["type"] == world.subscriptions[event["registration"]]["type"]
+                and len({world.subscriptions[r]["type"] == "topk" for r in (before, event["registration"])}) == 1
             )
             compared["updated"] += 1
         into = removed if event["event"] == "removed" else active
@@ -967,7 +973,7 @@ def check(simulation, timed=False, hint=""):
     lists = {}
     for registration, subscription in world.subscriptions.items():
         deltas = by_registration.pop(registration, [])
-        if subscription["type"] == "boolean":
+        if subscription["type"] != "topk":
             check_matches(world, subscription, registration, deltas, active, removed, before_it, compared, hint)
             if simulation.conf.get("dskype.results.matches") != "grouped":
                 compared["omitted"] += sum(check_meta(subscription, delta) for delta in deltas)
@@ -1061,8 +1067,8 @@ def grouped_matches(simulation, world, active, removed, hint):
         at = record["watermark"]
         for id in record["subscriptions"]:
             meant = [r for r, s in world.subscriptions.items() if s["id"] == id and r in active and active[r] < at <= removed.get(r, math.inf)]
-            assert len(meant) == 1 and world.subscriptions[meant[0]]["type"] == "boolean", f"{id} at {at}: {meant}; {hint}"
-            found[meant[0]].append({"op": "match", "message": record["message"], "watermark": at})
+            assert len(meant) == 1 and world.subscriptions[meant[0]]["type"] != "topk", f"{id} at {at}: {meant}; {hint}"
+            found[meant[0]].append({"op": "match", "message": record["message"], "watermark": at, "task": record["task"]})
     return found
 
 
@@ -1084,7 +1090,7 @@ def check_meta(subscription, delta):
 
 
 def check_matches(world, subscription, registration, deltas, active, removed, before_it, compared, hint):
-    """Compare the matches of a boolean subscription, and what it reports of objects: none wrong, none missing, none twice."""
+    """Compare the matches of a boolean or a threshold subscription, and what it reports of objects: none wrong, none missing, none twice."""
     moves, deltas = [d for d in deltas if "object" in d], [d for d in deltas if "object" not in d]
     found = [json.dumps(d["message"]) for d in deltas]
     assert all(d["op"] == "match" for d in deltas) and len(set(found)) == len(found), f"{registration}: {found}; {hint}"
@@ -1096,6 +1102,13 @@ def check_matches(world, subscription, registration, deltas, active, removed, be
         root = before_it[root]
     end_ms = subscription["at_ms"] + 1000 * subscription["ttl_s"] if "ttl_s" in subscription else math.inf
 
+    last = min(until, world.watermark)
+    if subscription["type"] == "threshold":
+        where, told = subscription["where"], [m for m in world.messages if after < m["position"] <= last and m["arrival_ms"] < end_ms]
+        counting = [m for m in told if where is None or naive.holds(where, m, read=world.read)]
+        check_scored(subscription, counting, deltas, world.diagonal_deg, compared, hint)
+        return
+
     def matches(m):
         return (
             active[root] < m["position"]
@@ -1104,7 +1117,6 @@ def check_matches(world, subscription, registration, deltas, active, removed, be
             and (naive.holds(subscription["tree"], m, read=world.read) if "tree" in subscription else satisfied(subscription["expression"], m["weights"]))
         )
 
-    last = min(until, world.watermark)
     expected = [m["id"] for m in world.messages if m["object"] is None and after < m["position"] <= last and matches(m)]
     assert sorted(found) == sorted(expected), f"matches of {subscription['id']} ({registration}): {found}, expected {expected}; {hint}"
     compared["match"] += len(found)

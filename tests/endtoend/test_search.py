@@ -31,6 +31,7 @@ def test_what_is_refused_is_counted_and_told():
     simulation.message({"id": 1, "text": "lake", "lat": 1, "lon": 2})
     simulation.drain(2)
     bad = {"k": {**NEAR, "k": 6}, "where": {**NEAR, "where": "lake AND"}, "late": {**NEAR, "timeout_ms": 0}, "type": {"text": "lake"}, "json": b"{"}
+    bad["threshold"] = {**NEAR, "type": "threshold", "min_score": 0.5}
     bad |= {"half": b'{"type":"topk","text":"\\ud800 lake","lat":1,"lon":2}', "endless": b'{"type":"topk","text":"lake","lat":1,"lon":2,"alpha":1e999}'}
     for id, record in bad.items():
         send_search(simulation, id, record)
@@ -41,6 +42,7 @@ def test_what_is_refused_is_counted_and_told():
         "where": "invalid-expression",
         "late": "invalid-timeout",
         "type": "unknown-type",
+        "threshold": "unknown-type",
         "json": "invalid-json",
         "half": "invalid-json",
         "endless": "invalid-json",

@@ -10,8 +10,9 @@ from dskype.deploy.verification import Inputs
 from dskype.deploy.verification.replay import parse_subscriptions
 from dskype.spouts.costs import CostCeiling, subscription_cost
 from dskype.spouts.kafka import SubscriptionSpout
-from dskype.spouts.records import BooleanSubscription, Message, TopkSubscription
+from dskype.spouts.records import Message
 from dskype.spouts.settings import Settings
+from dskype.spouts.subscriptions import BooleanSubscription, TopkSubscription
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.tuples import InRecord

@@ -17,7 +17,7 @@ from dskype.spouts.attributes import Attributes
 from dskype.spouts.expression import as_lists, from_keywords, map_words, parts, to_text, words
 from dskype.spouts.expression_parser import WORDS_ONLY, ExpressionError, Language, parse
 from dskype.spouts.filters import compile_filter, is_wordless
-from dskype.spouts.records import BooleanSubscription
+from dskype.spouts.subscriptions import BooleanSubscription
 from dskype.spouts.text import Tokenizer
 from dskype.topology.errors import IllegalArgumentException
 from tests import languages, naive

@@ -13,25 +13,15 @@ from dskype.spouts import record_values
 from dskype.spouts import records as module
 from dskype.spouts.expression import EVERYTHING
 from dskype.spouts.expression_parser import Language
-from dskype.spouts.records import (
-    BooleanSubscription,
-    Limits,
-    Message,
-    RecordError,
-    TopkSubscription,
-    areas_of,
-    parse_key,
-    parse_message,
-    parse_plan,
-    parse_subscription,
-    subscription_from_record,
-)
+from dskype.spouts.records import Limits, Message, RecordError, areas_of, parse_key, parse_message, parse_plan, parse_subscription
 from dskype.spouts.space import WORLD, Space
+from dskype.spouts.subscriptions import BooleanSubscription, ThresholdSubscription, TopkSubscription, subscription_from_record
 from dskype.spouts.text import MOST_FOLDED_BYTES, Tokenizer, folded_bytes
 from dskype.topology.errors import DeadLetter
 
 MESSAGE = {"id": "a17", "text": "Late coffee", "lat": 48.1, "lon": 11.6, "ts": 1364774400000}
 TOPK = {"type": "topk", "text": "late Coffee, late", "lat": 48.1, "lon": 11.6, "k": 10, "alpha": 0.5}
+THRESHOLD = {"type": "threshold", "text": "late Coffee, late", "lat": 48.1, "lon": 11.6, "min_score": 0.6, "alpha": 0.5}
 BOOLEAN = {"type": "boolean", "bbox": [11, 48, 12, 49], "expression": 'coffee AND (wifi OR "late night")', "ttl_s": 60}
 ABSENT = type("Absent", (), {"__repr__": lambda self: "absent"})()
 TOKENIZER = Tokenizer(["the"])
@@ -352,6 +342,17 @@ def test_a_topk_subscription_is_read_with_its_words_in_order_and_with_repetition
     assert (found.alpha, found.lat, found.k) == (1.0, 0.0, 100) and all(type(x) is float for x in (found.alpha, found.lat, found.lon))
 
 
+def test_a_threshold_subscription_is_read_as_a_topk_one_with_a_score_in_place_of_k():
+    found = subscription(THRESHOLD)
+    assert found == ThresholdSubscription("s1", ["late", "coffee", "late"], 0.6, 0.5, 48.1, 11.6)
+    assert subscription_from_record(json.loads(json.dumps(found.to_record()))) == found
+    zero = subscription(changed(THRESHOLD, min_score=0, alpha=0, lat=0, distance="metres", scale_m=5, ttl_s=60, update=True, meta=None))
+    assert (zero.min_score, zero.alpha, zero.scale_m, zero.ttl_s, zero.update, zero.meta) == (0.0, 0.0, 5.0, 60.0, True, "null") and type(
+        zero.min_score
+    ) is float
+    assert subscription_from_record(json.loads(json.dumps(zero.to_record()))) == zero
+
+
 def test_a_topk_subscription_may_have_distances_in_metres():
     found = subscription(changed(TOPK, distance="metres", scale_m=5000))
     assert found.scale_m == 5000.0 and type(found.scale_m) is float
@@ -416,7 +417,8 @@ def test_meta_that_cannot_be_written_again_is_refused():
 
 
 WRONG_TOPK = [
-    ({"type": ABSENT}, 'Expected the \'type\' of the subscription; given: nothing; legal: "topk" or "boolean"'),
+    ({"min_score": 0.5}, "Expected no 'min_score' in a subscription of the type 'topk'; given: 0.5; legal: nothing; hint: the type 'threshold' has"),
+    ({"type": ABSENT}, 'Expected the \'type\' of the subscription; given: nothing; legal: "topk", "boolean" or "threshold"'),
     ({"type": "TopK"}, "Expected the 'type' of the subscription; given: \"TopK\""),
     ({"type": ["topk"]}, "Expected the 'type' of the subscription; given: [\"topk\"]"),
     ({"text": ABSENT}, "Expected 'text' or 'keywords'; given: neither"),
@@ -468,6 +470,17 @@ WRONG_TOPK = [
     ({"where": "price < 5"}, "at position 1 of the expression"),
 ]
 
+WRONG_THRESHOLD = [
+    ({"min_score": ABSENT}, "Expected 'min_score'; given: nothing; legal: a number from 0 to 1"),
+    ({"min_score": 1.01}, "Expected 'min_score'; given: 1.01"),
+    ({"min_score": -1}, "Expected 'min_score'; given: -1"),
+    ({"min_score": True}, "Expected 'min_score'; given: true"),
+    ({"k": 3}, "Expected no 'k' in a subscription of the type 'threshold'; given: 3; legal: nothing; hint: the type 'topk' has 'k' in place of 'min_score'"),
+    ({"alpha": 2}, "Expected 'alpha'; given: 2"),
+    ({"lat": 91}, "Expected 'lat' in degrees; given: 91"),
+    ({"text": "!"}, "Expected 'text' with at least one keyword"),
+    ({"scale_m": 5}, "Expected 'scale_m' only with 'distance': metres"),
+]
 WRONG_BOOLEAN = [
     ({"expression": ABSENT}, 'Expected an expression that needs a word; given: "(everything)"; hint: dskype.boolean.wordless: true allows'),
     ({"expression": "tea OR NOT coffee"}, 'Expected an expression that needs a word; given: "tea OR NOT coffee"; hint: dskype.boolean.wordless'),
@@ -502,8 +515,8 @@ WRONG_BOOLEAN = [
 
 @pytest.mark.parametrize(
     "record, fields, words",
-    [*((TOPK, *w) for w in WRONG_TOPK), *((BOOLEAN, *w) for w in WRONG_BOOLEAN)],
-    ids=[ascii(f)[:40] for f, _ in [*WRONG_TOPK, *WRONG_BOOLEAN]],
+    [*((TOPK, *w) for w in WRONG_TOPK), *((THRESHOLD, *w) for w in WRONG_THRESHOLD), *((BOOLEAN, *w) for w in WRONG_BOOLEAN)],
+    ids=[ascii(f)[:40] for f, _ in [*WRONG_TOPK, *WRONG_THRESHOLD, *WRONG_BOOLEAN]],
 )
 def test_a_subscription_with_a_wrong_field_is_refused_with_the_reason(record, fields, words):
     assert words in reason_of(subscription, changed(record, **fields))

@@ -1,4 +1,4 @@
-"""``dskype explain``: why a message does or does not match a boolean subscription, or what it scores for a top-k subscription.
+"""``dskype explain``: why a message does or does not match a boolean subscription, or what it scores for a top-k or threshold subscription.
 
 Message and subscription are JSON, files of JSON or ids. Ids are looked up in the topics of a topology; JSON for both needs no broker.
 """
@@ -48,15 +48,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "subscription",
         metavar="SUBSCRIPTION",
-        help='{"text", "lat", "lon", "k", "alpha", "where"?} or {"expression", "bbox" | "region"} as JSON, @FILE with that, or the id of a subscription',
+        help='{"text", "lat", "lon", "k" | "min_score", "alpha", "where"?} or {"expression", "bbox" | "region"} as JSON, @FILE with that, or the id of a subscription',
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Explain, as text or as JSON."""
     from dskype.deploy.client.content import Content
-    from dskype.deploy.client.explanation import as_lines, explain_boolean, explain_topk
-    from dskype.spouts.records import BooleanSubscription
+    from dskype.deploy.client.explanation import as_lines, explain_boolean, explain_scores
+    from dskype.spouts.subscriptions import BooleanSubscription
     from dskype.spouts.vocabulary import Vocabulary
 
     given_message, given_subscription = _json_of(args.message), _json_of(args.subscription)
@@ -75,13 +75,13 @@ def run(args: argparse.Namespace) -> int:
         explained: dict[str, Any]
         if isinstance(subscription, BooleanSubscription):
             explained = explain_boolean(subscription, parsed, content)
-            if registered is not None and message.place is not None:
-                _add_times(explained, subscription.ttl_s, message, registered, _position(client, message))
         else:
             vocabulary = Vocabulary.load(settings.vocabulary, analyzer) if settings.vocabulary else Vocabulary.empty()
-            explained = explain_topk(subscription, parsed, tokens, vocabulary, settings.space.diagonal_deg, content)
-            if registered is not None:
-                _add_list(explained, client, registered, message)
+            explained = explain_scores(subscription, parsed, tokens, vocabulary, settings.space.diagonal_deg, content)
+        if registered is not None and explained["type"] == "topk":
+            _add_list(explained, client, registered, message)
+        elif registered is not None and message.place is not None:
+            _add_times(explained, subscription.ttl_s, message, registered, _position(client, message))
         explained["notes"] = _notes(client, settings, registered, explained) + _analysis(analyzer, parsed.text)
     id = message.id if message.id is not None else _id_of(message.value)
     if args.output == "json":
@@ -111,8 +111,9 @@ def _subscription(value: bytes) -> tuple[str, bytes]:
     fields = json_object(value)
     if fields is None:
         raise UsageError(f"expected a subscription as a JSON object, given: {value[:60].decode(errors='replace')!r}")
-    id = str(fields.pop("id", ""))
-    return id, json.dumps({"k": 10, "alpha": 0.5, **fields, "type": subscription_type(fields)}, ensure_ascii=False).encode(errors="surrogatepass")
+    id, type = str(fields.pop("id", "")), subscription_type(fields)
+    defaults = {"topk": {"k": 10, "alpha": 0.5}, "threshold": {"alpha": 0.5}}.get(type, {})
+    return id, json.dumps({**defaults, **fields, "type": type}, ensure_ascii=False).encode(errors="surrogatepass")
 
 
 def _registered(client: Any, id: str) -> Any:
@@ -216,11 +217,10 @@ def _notes(client: Any, settings: Any, registered: Any, explained: dict[str, Any
         notes.append(f"the subscription is {registered.status}, not active")
         if registered.status == "pending" and (refusal := client.refusal(registered.registration)):
             notes.append(f"the topology refused it: {refusal}")
-    if explained["type"] == "topk":
-        if settings.vocabulary is None:
-            notes.append("there is no vocabulary: all words weigh the same (--vocabulary names one)")
-        if registered is not None and "list" not in explained:
-            notes.append("no list has been published for this subscription yet")
+    if explained["type"] != "boolean" and settings.vocabulary is None:
+        notes.append("there is no vocabulary: all words weigh the same (--vocabulary names one)")
+    if explained["type"] == "topk" and registered is not None and "list" not in explained:
+        notes.append("no list has been published for this subscription yet")
     return notes
 
 

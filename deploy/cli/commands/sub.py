@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     client_options(parser)
-    parser.add_argument("file", nargs="?", metavar="FILE", help='{"id"?, "type": "topk"|"boolean", ...} a line; -: standard input')
+    parser.add_argument("file", nargs="?", metavar="FILE", help='{"id"?, "type": "topk"|"boolean"|"threshold", ...} a line; -: standard input')
     parser.add_argument("--dry-run", action="store_true", help="check, send nothing")
     check_options(parser)
     output(parser)
@@ -42,8 +42,9 @@ def _field_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup
     one.add_argument("--keyword", metavar="WORD", action="append", dest="keywords", help="repeatable")
     one.add_argument("--meta", metavar="JSON", type=json_value, help="comes back with every result")
     one.add_argument("--ttl", metavar="SECS", type=positive_seconds, help="the subscription expires after SECS")
-    topk = parser.add_argument_group("top-k of the window")
+    topk = parser.add_argument_group("top-k of the window, or with --min-score every message that reaches a score")
     topk.add_argument("--text", help="the words to look for")
+    topk.add_argument("--min-score", metavar="S", type=float, help="every message that scores at least S, 0 to 1, in place of the best K")
     topk_options(topk)
     boolean = parser.add_argument_group("every message that matches")
     boolean_options(boolean)
@@ -53,7 +54,7 @@ def _field_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup
 
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
     client_options(parser)
-    parser.add_argument("--type", choices=("topk", "boolean"), help="only these")
+    parser.add_argument("--type", choices=("topk", "boolean", "threshold"), help="only these")
     output(parser)
 
 
@@ -81,7 +82,7 @@ def _rm_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _given_fields(args: argparse.Namespace) -> dict[str, Any]:
     """Return the fields of a subscription that the options give."""
-    names = ("id", "text", "keywords", "inside", "meta")
+    names = ("id", "text", "keywords", "min_score", "inside", "meta")
     fields = {name: value for name in names if (value := getattr(args, name)) is not None} | question_fields(args)
     return fields if args.ttl is None else fields | {"ttl_s": args.ttl}
 
@@ -92,14 +93,16 @@ def _by_options(args: argparse.Namespace) -> dict[str, Any] | None:
     if not fields:
         return None
     boolean = {"expression", "bbox", "region", "inside"} & fields.keys()
-    topk = {"text", "lat", "k", "alpha", "distance", "scale_m", "where"} & fields.keys()
+    topk = {"text", "lat", "k", "min_score", "alpha", "distance", "scale_m", "where"} & fields.keys()
     if boolean and topk:
         words = (
-            "--text, --near, -k, --alpha, --distance, --scale-m and --where are for top-k, "
+            "--text, --near, -k, --min-score, --alpha, --distance, --scale-m and --where are for top-k and threshold, "
             "--expression, --bbox, --circle, --region and --inside for boolean subscriptions; given: both"
         )
         raise UsageError(words)
-    return {"type": "boolean", **fields} if boolean else {"type": "topk", "k": 10, "alpha": 0.5, **fields}
+    if boolean:
+        return {"type": "boolean", **fields}
+    return {"type": "threshold", "alpha": 0.5, **fields} if "min_score" in fields else {"type": "topk", "k": 10, "alpha": 0.5, **fields}
 
 
 def _subscription(line: bytes) -> tuple[bytes, bytes, bool]:
@@ -128,9 +131,9 @@ def _add(args: argparse.Namespace) -> int:
     one = _by_options(args)
     if (one is None) == (args.file is None):
         raise UsageError("expected a FILE (- is standard input), or one subscription by options; given: " + ("neither" if one is None else "both"))
-    if one is not None and one["type"] == "topk" and args.near is None:
+    if one is not None and one["type"] != "boolean" and args.near is None:
         raise UsageError(
-            "expected --near LAT,LON for a top-k subscription, or --expression, --bbox, --circle or --region for a boolean one; given: none of them"
+            "expected --near LAT,LON for a top-k or threshold subscription, or --expression, --bbox, --circle or --region for a boolean one; given: none of them"
         )
     source: Iterable[tuple[int | None, bytes | RecordError]] = lines(args.file) if one is None else [(None, json.dumps(one).encode(errors="surrogatepass"))]
     client = open_client(args, offline=args.dry_run, patient=True)
@@ -176,10 +179,10 @@ def _list(args: argparse.Namespace) -> int:
             put("No subscriptions.")
             return 0
         width = min(40, max(4, *(len(clean(r.id, 40)) for r in found)))
-        put(f"{'ID':<{width}}  {'TYPE':<8} {'STATUS':<8} {'SINCE':>12}  {'REGISTERED':<19}  WHAT")
+        put(f"{'ID':<{width}}  {'TYPE':<9} {'STATUS':<8} {'SINCE':>12}  {'REGISTERED':<19}  WHAT")
         for r in found:
             since = "-" if r.since is None else r.since
-            state = f"{clean(r.type, 8):<8} {r.status:<8} {since:>12}  {clock_text(r.registered_ms, True):<19}"
+            state = f"{clean(r.type, 9):<9} {r.status:<8} {since:>12}  {clock_text(r.registered_ms, True):<19}"
             put(f"{clean(r.id, 40):<{width}}  {state}  {clean(_what(client, r), 80)}")
         pending = sum(r.status == "pending" for r in found)
         if not _runs(client):
@@ -210,7 +213,8 @@ def _what(client: Any, found: Any) -> str:
         return f"{words} {where}{ttl}"
     where = f", where {fields['where']}" if fields.get("where") else ""
     scale = f", scale {fields['scale_m']} m" if fields.get("distance") == "metres" else ""
-    return f"{words} near {fields.get('lat')},{fields.get('lon')}, k {fields.get('k')}, alpha {fields.get('alpha')}{scale}{where}{ttl}"
+    limit = f"score >= {fields['min_score']}" if "min_score" in fields else f"k {fields.get('k')}"
+    return f"{words} near {fields.get('lat')},{fields.get('lon')}, {limit}, alpha {fields.get('alpha')}{scale}{where}{ttl}"
 
 
 def _expression(client: Any, found: Any) -> Any:

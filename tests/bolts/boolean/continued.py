@@ -50,7 +50,7 @@ def play(task: BooleanSubscriptions, steps: Sequence[Step]) -> list[tuple[list[t
             task.open(name, f"registration of {name}", subscription)
         task._index._check()
         arrived = Arrived(messages_of(step.rows), pa.array(map(str, range(len(step.rows)))), np.array(step.arrival_ms), Details.empty(len(step.rows)))
-        found.append((pairs(task.match(arrived)), task.pop_expired(arrived)))
+        found.append((pairs(task.match(arrived)[:2]), task.pop_expired(arrived)))
     return found
 
 

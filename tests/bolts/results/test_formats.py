@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from dskype.bolts.results.deltas import DeltaBatch
-from dskype.bolts.results.events import ADD, ENTER, INSIDE, LEAVE, MATCH, REMOVE, event_record, parse_registration
+from dskype.bolts.results.events import ADD, ENTER, INSIDE, LEAVE, MATCH, REMOVE, SCORED_MATCH, event_record, parse_registration
 from dskype.bolts.results.formats import delta_records, heads, state_values
 from dskype.topology import IllegalArgumentException
 
@@ -109,7 +109,17 @@ def test_removes_and_matches_need_no_scores():
     assert [json.loads(v)["op"] for _, v, _ in records] == ["remove", "match"]
 
 
-@pytest.mark.parametrize("op", [4, 5, 9, -1])
+def test_a_match_has_a_score_where_it_reached_one():
+    batch = DeltaBatch(["s"] * 3, ["0-1"] * 3, [ADD, MATCH, SCORED_MATCH], [5, 6, 7], ["1", "2", "3"], [0.5, 0.25, 1.0], [1, 0, 0])
+    records = listed(delta_records(batch))
+    assert [json.loads(value).get("score") for _, value, _ in records] == [0.5, None, 1.0]
+    assert records[2][1:] == (b'{"v":1,"subscription":"s","watermark":7,"op":"match","message":3,"score":1.0}', b'0-1/"s"/7/match/3')
+    assert listed(delta_records(batch.select(np.array([2]))._replace(ranks=None))) == records[2:]
+    with pytest.raises(IllegalArgumentException, match=r"9 \(match, with scores\)"):
+        delta_records(batch._replace(scores=None, ops=[MATCH, MATCH, SCORED_MATCH]))
+
+
+@pytest.mark.parametrize("op", [4, 5, 10, -1])
 def test_an_unknown_op_is_refused(op):
     with pytest.raises(IllegalArgumentException, match=r"cannot be written.*legal: 0 \(add"):
         delta_records(DeltaBatch(["s"], ["0-1"], [op], [3], ["1"], [0.5], [1]))

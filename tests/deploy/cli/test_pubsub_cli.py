@@ -246,6 +246,11 @@ def test_a_subscription_is_sent_by_options(run: Any, name: str, kafka: KafkaSett
         "Expected 'scale_m' with 'distance': metres; given: 0.5"
         in run("sub", "add", "--text", "tea", "--near", "1,2", "--distance", "metres", "--scale-m", "0.5")[2]
     )
+    assert run("sub", "add", "--id", "good", "--text", "tea", "--near", "1,2", "--min-score", "0.6")[0] == 0
+    assert (
+        "Expected no 'k' in a subscription of the type 'threshold'; given: 3"
+        in run("sub", "add", "--text", "tea", "--near", "1,2", "--min-score", "1", "-k", "3")[2]
+    )
     [generated] = json.loads(out)["generated"]
     assert code == 0
     assert subscriptions(kafka, name) == [
@@ -253,7 +258,9 @@ def test_a_subscription_is_sent_by_options(run: Any, name: str, kafka: KafkaSett
         ("c", {"type": "boolean", "bbox": [-88, 42, -87, 44], "expression": "coffee AND wifi", "ttl_s": 3600}),
         (generated, {"type": "topk", "k": 3, "alpha": 0, "keywords": ["a", "b"], "lat": 1, "lon": 2}),
         ("near", {"type": "topk", "k": 10, "alpha": 0.5, "text": "tea", "distance": "metres", "scale_m": 5000, "ttl_s": 60, "lat": 1, "lon": 2}),
+        ("good", {"type": "threshold", "alpha": 0.5, "text": "tea", "min_score": 0.6, "lat": 1, "lon": 2}),
     ]
+    assert "tea near 1.0,2.0, score >= 0.6, alpha 0.5" in run("sub", "list", "--type", "threshold")[1]
 
 
 def test_options_that_do_not_go_together_are_refused(run: Any, tmp_path: Path) -> None:

@@ -40,10 +40,10 @@ def test_one_needs_something_and_not_too_much(capsys):
     assert checked("--circle=1,2") == 2 and "expected LAT,LON,METRES in degrees and metres" in capsys.readouterr().err
     assert checked("--where", "tea", "--bbox", "0,0,1,1") == 1 and "--where are for top-k" in capsys.readouterr().err
     assert checked("--text", "tea", "--near", "1,2", "--where", "tea AND") == 1 and "  tea AND\n         ^" in capsys.readouterr().err
-    assert checked("--ttl", "5") == 1 and "expected --near LAT,LON for a top-k subscription, or --expression" in capsys.readouterr().err
+    assert checked("--ttl", "5") == 1 and "expected --near LAT,LON for a top-k or threshold subscription, or --expression" in capsys.readouterr().err
     assert (
         checked("--keyword", "x") == 1
-        and "expected --near LAT,LON for a top-k subscription, or --expression, --bbox, --circle or --region" in capsys.readouterr().err
+        and "expected --near LAT,LON for a top-k or threshold subscription, or --expression, --bbox, --circle or --region" in capsys.readouterr().err
     )
 
 

@@ -10,11 +10,12 @@ import pytest
 
 from dskype.bolts.skype import Skype
 from dskype.deploy.client.content import Content
-from dskype.deploy.client.explanation import as_lines, explain_boolean, explain_list, explain_topk
+from dskype.deploy.client.explanation import as_lines, explain_boolean, explain_list, explain_scores
 from dskype.spouts.attributes import Attributes
 from dskype.spouts.expression_parser import WORDS_ONLY, Language, parse
-from dskype.spouts.records import BooleanSubscription, Message, TopkSubscription
+from dskype.spouts.records import Message
 from dskype.spouts.regions import bounding_box, is_rectangle, parse_region
+from dskype.spouts.subscriptions import BooleanSubscription, ThresholdSubscription, TopkSubscription
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from tests import naive
@@ -180,7 +181,7 @@ def test_a_filter_of_a_topk_subscription_is_explained():
     content = Content(m, Tokenizer(), LANGUAGE)
     for where, satisfied in (("price > 300 AND NOT tea", True), ("price < 200 AND coffee", False)):
         s = TopkSubscription("s", ["coffee"], 2, 0.0, 0.0, 0.0, where=parse(where, Tokenizer(), LANGUAGE))
-        found = explain_topk(s, m, ["coffee", "by", "the", "lake"], Vocabulary.empty(), 10.0, content)
+        found = explain_scores(s, m, ["coffee", "by", "the", "lake"], Vocabulary.empty(), 10.0, content)
         assert found["score"] == 0.5 and found["where"]["satisfied"] is satisfied and found["where"]["text"] == where
         lines = as_lines(found, "s", "m")
         assert lines[0] == ("m scores 0.500000 for s" if satisfied else "m does not satisfy the filter of s")
@@ -257,7 +258,7 @@ def test_a_region_says_whether_the_message_is_in_it():
 def test_the_filter_of_a_list_is_explained(vocabulary):
     s = TopkSubscription("s", ["coffee"], 2, 1.0, 0.0, 0.0, None, parse("price < 5 AND NOT decaf", TOKENIZER, LANGUAGE))
     given = message("decaf coffee", 0.0, 10.0, price=5)
-    found = explain_topk(s, given, ["decaf", "coffee"], vocabulary, 100.0, Content(given, TOKENIZER, LANGUAGE))
+    found = explain_scores(s, given, ["decaf", "coffee"], vocabulary, 100.0, Content(given, TOKENIZER, LANGUAGE))
     answer = explain_list(found, 5, [("a", 0.5)], 7)
     assert (answer["reason"], answer["would_be"]) == ("filtered", None) and not found["where"]["satisfied"]
     assert as_lines({**found, "list": answer}, "s", "m")[-8:-1] == [
@@ -270,8 +271,26 @@ def test_the_filter_of_a_list_is_explained(vocabulary):
         "            must not have: decaf",
     ]
     assert "it does not satisfy the filter" in as_lines({**found, "list": answer}, "s", "m")[-1]
-    plain = explain_topk(TopkSubscription("s", ["coffee"], 2, 1.0, 0.0, 0.0), given, ["coffee"], vocabulary, 100.0)
+    plain = explain_scores(TopkSubscription("s", ["coffee"], 2, 1.0, 0.0, 0.0), given, ["coffee"], vocabulary, 100.0)
     assert plain["where"] is None and explain_list(plain, 5, [("a", 0.5)], 7)["reason"] == "not in the window"
+
+
+def test_whether_a_score_is_enough_is_explained(vocabulary):
+    s = ThresholdSubscription("s", ["coffee"], 0.9, 1.0, 0.0, 0.0, None, parse("price < 5", TOKENIZER, LANGUAGE))
+
+    def explained(text, lon, price=4):
+        given = message(text, 0.0, lon, price=price)
+        return explain_scores(s, given, TOKENIZER.tokens(text), vocabulary, 100.0, Content(given, TOKENIZER, LANGUAGE))
+
+    enough, far, dear, none = explained("coffee", 10.0), explained("coffee", 10.1), explained("coffee", 10.0, 5), explained("tea", 0.0)
+    assert [found["matches"] for found in (enough, far, dear, none)] == [True, False, False, False]
+    assert (enough["type"], enough["min_score"], enough["score"]) == ("threshold", 0.9, 0.9) and "k" not in enough
+    lines = [as_lines(found, "s", "m") for found in (enough, far, none)]
+    assert [found[0] for found in lines] == ["m matches s", "m does not match s", "m does not match s"]
+    assert "        0.900000 is enough: the subscription wants 0.9 and more" in lines[0] and any("0.899000 is not enough" in line for line in lines[1])
+    assert "score   none: a message without a common word does not match, however near it is" in lines[2]
+    timed = as_lines({**enough, "times": [{"held": True, "text": "came later"}]}, "s", "m")
+    assert timed[-1] == "time        yes   came later"
 
 
 # -- top-k ----------------------------------------------------------------------------------------
@@ -287,7 +306,7 @@ def test_the_score_is_that_of_the_oracle(vocabulary):
         s = TopkSubscription("s", keywords, 1, rng.choice([0.0, 1.0, rng.random()]), rng.uniform(-5, 5), rng.uniform(-5, 5))
         s = replace(s, scale_m=[None, 400_000.0, 5_000.0][len(tokens) % 3])
         m = message(" ".join(tokens), rng.uniform(-5, 5), rng.uniform(-5, 5))
-        found = explain_topk(s, m, tokens, vocabulary, 20.0)
+        found = explain_scores(s, m, tokens, vocabulary, 20.0)
         counts = {t: tokens.count(t) for t in tokens}
 
         def by_id(weights):
@@ -318,7 +337,7 @@ def test_the_score_is_that_of_the_oracle(vocabulary):
 def test_a_distance_in_metres_is_explained_over_its_scale(vocabulary):
     near, far = message("lake", 0.0, 0.01), message("lake", 5.0, 5.0)
     s = TopkSubscription("s", ["lake"], 1, 0.5, 0.0, 0.0, None, None, 5000.0)
-    lines = [as_lines(explain_topk(s, m, ["lake"], vocabulary, 20.0), "s", "m")[3] for m in (near, far)]
+    lines = [as_lines(explain_scores(s, m, ["lake"], vocabulary, 20.0), "s", "m")[3] for m in (near, far)]
     assert lines == [
         "        SSim = 1 - 1111.95 / 5000 = 0.777610 (the scale is 5000 m; what is farther counts as that far)",
         "        SSim = 1 - 5000 / 5000 = 0.000000 (the scale is 5000 m; what is farther counts as that far)",
@@ -333,7 +352,7 @@ def test_the_score_is_the_one_that_the_engine_publishes_to_the_last_bit():
     s = TopkSubscription("s", ["coffee", "park"], 10, 0.3, 48.1, 11.6)
     found = {}
     for i, text in enumerate(TEXTS):
-        explained = explain_topk(s, message(text, 48.0 + i, 11.0 - i), TOKENIZER.tokens(text), vocabulary, skype.skype.engine.diagonal_deg)
+        explained = explain_scores(s, message(text, 48.0 + i, 11.0 - i), TOKENIZER.tokens(text), vocabulary, skype.skype.engine.diagonal_deg)
         if explained["score"] is not None:
             found[str(i)] = explained["score"]
     assert found == dict(skype.results("s")) and len(found) == 5
@@ -341,19 +360,19 @@ def test_the_score_is_the_one_that_the_engine_publishes_to_the_last_bit():
 
 def test_places_and_words_are_shown(vocabulary):
     s = TopkSubscription("s", ["coffee", "harbour", "zebra"], 3, 0.5, 48.0, 11.0)
-    found = explain_topk(s, message("harbour coffee, coffee!", 48.0, 12.0), ["harbour", "coffee", "coffee"], vocabulary, 402.0)
+    found = explain_scores(s, message("harbour coffee, coffee!", 48.0, 12.0), ["harbour", "coffee", "coffee"], vocabulary, 402.0)
     assert found["place"]["distance_deg"] == 1.0 and found["place"]["distance_km"] == pytest.approx(74.4, abs=0.1)
     assert [w["word"] for w in found["words"]["common"]] == ["harbour", "coffee"] and found["words"]["missing"] == [{"word": "zebra", "df": 1}]
     text = "\n".join(as_lines(found, "s", "m"))
     assert "1 degrees (74.4" in text and "not in the message: zebra" in text and "SSim = 1 - 1 / 402" in text and f"= {found['score']:.6f}" in text
-    none = explain_topk(s, message("tea", 48.0, 11.0), ["tea"], vocabulary, 402.0)
+    none = explain_scores(s, message("tea", 48.0, 11.0), ["tea"], vocabulary, 402.0)
     assert none["score"] is None and "has no word in common with s" in as_lines(none, "s", "m")[0]
 
 
 def test_the_list_says_what_keeps_a_message_out(vocabulary):
     s = TopkSubscription("s", ["coffee"], 2, 1.0, 0.0, 0.0)
-    found = explain_topk(s, message("coffee", 0.0, 10.0), ["coffee"], vocabulary, 100.0)  # scores 0.9
-    none = explain_topk(s, message("tea", 0.0, 10.0), ["tea"], vocabulary, 100.0)
+    found = explain_scores(s, message("coffee", 0.0, 10.0), ["coffee"], vocabulary, 100.0)  # scores 0.9
+    none = explain_scores(s, message("tea", 0.0, 10.0), ["tea"], vocabulary, 100.0)
 
     def reason(explained, id, *entries, **where):
         answer = explain_list(explained, id, entries, 7, **where)
@@ -375,7 +394,7 @@ def test_the_list_says_what_keeps_a_message_out(vocabulary):
 
 def test_what_comes_from_outside_cannot_steer_a_terminal(vocabulary):
     s = TopkSubscription("s", ["\x1b[31mred"], 1, 0.5, 0.0, 0.0)
-    lines = as_lines(explain_topk(s, message("x"), ["x"], vocabulary, 1.0), "s", "m")
+    lines = as_lines(explain_scores(s, message("x"), ["x"], vocabulary, 1.0), "s", "m")
     lines += as_lines({**explained((0.0, 0.0, 1.0, 1.0), ["or", "\x1bword", "x"], message("x")), "notes": ["\x1b"]}, "s", "m")
     assert "\x1b" not in "".join(lines)
-    assert np.isfinite(explain_topk(s, message("x"), [], vocabulary, 1.0)["place"]["ssim"])
+    assert np.isfinite(explain_scores(s, message("x"), [], vocabulary, 1.0)["place"]["ssim"])

@@ -17,8 +17,9 @@ from typing import Any
 from dskype.deploy.verification import Inputs, Record
 from dskype.spouts.expression import to_text
 from dskype.spouts.record_values import RecordError
-from dskype.spouts.records import TopkSubscription, encode_attributes, parse_key, parse_message, parse_subscription
+from dskype.spouts.records import encode_attributes, parse_key, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
+from dskype.spouts.subscriptions import TopkSubscription
 from dskype.spouts.text import Tokenizer
 from tests import languages, naive
 

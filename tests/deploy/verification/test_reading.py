@@ -31,7 +31,7 @@ from dskype.topology.errors import IllegalArgumentException
 from tests import languages, naive
 from tests.deploy.verification.plain_system import PlainSystem
 from tests.spouts.test_expression import REFUSED, REFUSED_OF_ALL
-from tests.spouts.test_records import AREA, BOOLEAN, MESSAGE, TOPK, WRONG_BOOLEAN, WRONG_MESSAGES, WRONG_TOPK, changed, damaged
+from tests.spouts.test_records import AREA, BOOLEAN, MESSAGE, THRESHOLD, TOPK, WRONG_BOOLEAN, WRONG_MESSAGES, WRONG_THRESHOLD, WRONG_TOPK, changed, damaged
 from tests.spouts.test_text import TRICKY, random_text
 
 pytestmark = pytest.mark.product(schedules=True)
@@ -344,11 +344,11 @@ def test_attributes_are_read_or_refused_as_the_topology_does(given):
 
 def records():
     yield from (json.dumps(changed(MESSAGE, **fields)).encode() for fields, *_ in WRONG_MESSAGES)
-    for wrong, good in ((WRONG_TOPK, TOPK), (WRONG_BOOLEAN, BOOLEAN)):
+    for wrong, good in ((WRONG_TOPK, TOPK), (WRONG_THRESHOLD, THRESHOLD), (WRONG_BOOLEAN, BOOLEAN)):
         yield from (json.dumps(changed(good, **fields)).encode() for fields, *_ in wrong)
     rng = random.Random(10)
     for _ in range(8000):
-        yield damaged(rng, rng.choice([MESSAGE, TOPK, BOOLEAN, AREA]))
+        yield damaged(rng, rng.choice([MESSAGE, TOPK, THRESHOLD, BOOLEAN, AREA]))
 
 
 def test_records_are_read_or_refused_as_the_topology_does():
@@ -399,7 +399,7 @@ def test_texts_of_fields_and_attributes_are_read_alike():
     ids=range(14),
 )
 def test_the_limits_are_the_same(fields):
-    for good in (MESSAGE, TOPK, BOOLEAN):
+    for good in (MESSAGE, TOPK, THRESHOLD, BOOLEAN):
         fields = {("expression" if good is BOOLEAN and name == "text" else name): value for name, value in fields.items()}
         record = {name: value for name, value in good.items() if not ("keywords" in fields and name in ("text", "expression"))} | fields
         value = json.dumps(record).encode()

@@ -636,7 +636,7 @@ def test_grouped_matches_are_compared_like_others():
         (lambda v: v | {"watermark": v["watermark"] + 1}, "match", "is wrong"),
         (lambda v: v | {"watermark": 90}, "match", "is wrong"),
         (lambda v: v | {"watermark": -1}, "match", "is outside its life"),
-        (lambda v: v | {"subscriptions": ["nobody"]}, "format", "names 'nobody', which is no boolean subscription"),
+        (lambda v: v | {"subscriptions": ["nobody"]}, "format", "names 'nobody', which is no boolean or threshold subscription"),
         (lambda v: v | {"subscriptions": []}, "format", "cannot be used"),
         (lambda v: v | {"message": "m0"}, "format", "its key is not its message"),
         (lambda v: v | {"task": 12}, "format", "cannot be used"),
