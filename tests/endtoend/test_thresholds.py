@@ -26,7 +26,7 @@ def test_every_message_that_reaches_the_score_is_a_match_and_no_other(seed, name
     tasks = {"subscription-bolt": n, "distribution-bolt": 2, "result-bolt": 2}
     simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy())
     planner = None if name == "hashing" else Planner(simulation, rng, often=0.2, takeovers=0.3)
-    thresholds = Thresholds(scored := random.Random(seed), drawing(scored, conf, None, topk=1.0), DIAGONAL, often=0.8)
+    thresholds = Thresholds(scored := random.Random(f"scored {seed}"), drawing(scored, conf, None, topk=1.0), DIAGONAL, often=0.8)
     play(
         simulation,
         rng,
