@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from dskype.deploy.capacity.costs import cost
 from dskype.topology.planning.plan import partition_fixed
 
-__all__ = ["FULL", "ComponentLoad", "Measures", "Outlook", "Processors", "Recommendation", "recommend", "why_nothing"]
+__all__ = ["FULL", "ComponentLoad", "Measures", "Processors", "Recommendation", "recommend", "why_nothing"]
 
 FULL = 0.8
 """An executor with a greater share is full."""
@@ -85,24 +85,6 @@ class Processors(NamedTuple):
     busy: float
 
 
-class Outlook(NamedTuple):
-    """What the load model expects of another distribution plan, or of another distributor.
-
-    :ivar distributor: the one that is recommended; the present one if a plan of it is enough.
-    :ivar now: the greatest load of a task divided by the mean; ``then``: with the other plan.
-    :ivar greatest: the greatest load with the other plan, as a part of what it is now.
-    :ivar what: the change in words.
-    :ivar applicable: whether the topology can change to it while it runs.
-    """
-
-    distributor: str
-    now: float
-    then: float
-    greatest: float
-    what: str
-    applicable: bool
-
-
 @dataclass(frozen=True)
 class Measures:
     """What was seen of a topology.
@@ -145,7 +127,7 @@ class Measures:
 class Recommendation:
     """One change.
 
-    :ivar kind: ``executors``, ``tasks``, ``hosts``, ``plan``, ``distributor``, ``grouping``, ``partitions``, or ``look``: something else holds it up.
+    :ivar kind: ``executors``, ``tasks``, ``hosts``, ``distributor``, ``grouping``, ``partitions``, or ``look``: something else holds it up.
     :ivar what: what to do, as a sentence; ``why``: with the numbers that it rests on; ``effect``: what to expect.
     :ivar when: ``now``: while the topology runs; ``start``: with its next start.
     :ivar command: what does it; None: no single command.
@@ -166,11 +148,8 @@ class Recommendation:
     executors: dict[str, int] = field(default_factory=dict)
 
 
-def recommend(measures: Measures, outlook: Outlook | None = None) -> list[Recommendation]:
-    """Return what to change, the most urgent first; [] if nothing should be.
-
-    :param outlook: what the load model expects, if :meth:`Measures.uneven` names a component and it was asked.
-    """
+def recommend(measures: Measures) -> list[Recommendation]:
+    """Return what to change, the most urgent first; [] if nothing should be."""
     found: list[Recommendation] = []
     demand = measures.demand
     full = sorted((c for c in measures.components if c.busiest * demand >= FULL), key=lambda c: -c.busiest)
@@ -180,7 +159,7 @@ def recommend(measures: Measures, outlook: Outlook | None = None) -> list[Recomm
         found += [one for c in full for one in _relieved(measures, c, demand)]
     uneven = measures.uneven()
     if uneven is not None and not measures.balances_itself:
-        found.append(_plan(measures, uneven, outlook))
+        found.append(_plan(measures, uneven))
     if not full:
         found += [_look(measures, c) for c in measures.components if c.growth(measures.seconds) or (c.waiting[2] > _LEAST_WAITING and not c.taken_per_s)]
     if not found or demand == 1.0:
@@ -279,25 +258,14 @@ def _hosts(measures: Measures, load: ComponentLoad, processors: Processors) -> R
     )
 
 
-def _plan(measures: Measures, load: ComponentLoad, outlook: Outlook | None) -> Recommendation:
+def _plan(measures: Measures, load: ComponentLoad) -> Recommendation:
     shares = load.tasks
     ratio, busiest = max(shares) * len(shares) / sum(shares), shares.index(max(shares))
     numbers = {**_numbers(measures, load), "balance": round(ratio, 2), "task_index": busiest}
     why = f"Task {busiest} of {load.component} carries {ratio:.1f} times the mean of its {len(shares)} tasks: it worked {_percent(max(shares))} of the time."
-    if outlook is None:
-        what = f"Compare distributors by a sample of your messages and subscriptions: the plan of {measures.distributor or 'this distributor'} leaves its tasks uneven."
-        effect = "It says how much the load of the busiest task falls."
-        return Recommendation("distributor", load.component, what, why, effect, "start", "dskype partition advise", numbers=numbers)
-    numbers |= {"balance_then": round(outlook.then, 2), "greatest_then": round(outlook.greatest, 3)}
-    effect = (
-        f"By the load model the greatest load falls to {_percent(outlook.greatest)} of what it is, from {outlook.now:.1f} to {outlook.then:.1f} times the mean."
-    )
-    if outlook.applicable:
-        what = f"Change to another plan of {outlook.distributor}: {outlook.what}."
-        return Recommendation("plan", load.component, what, why, effect, command=f"dskype partition watch -t {measures.topology}", numbers=numbers)
-    what = f"Start the topology with the distributor {outlook.distributor} instead of {measures.distributor}{outlook.what and f': {outlook.what}'}."
-    settings = {"dskype.distributor": outlook.distributor}
-    return Recommendation("distributor", load.component, what, why, effect, "start", "dskype partition advise", settings, numbers)
+    what = f"Compare distributors by a sample of your messages and subscriptions: the plan of {measures.distributor} leaves its tasks uneven."
+    effect = "It says how evenly each distributor would load the tasks, and writes a plan."
+    return Recommendation("distributor", load.component, what, why, effect, "start", "dskype partition advise", numbers=numbers)
 
 
 def _look(measures: Measures, load: ComponentLoad) -> Recommendation:

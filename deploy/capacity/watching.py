@@ -31,22 +31,10 @@ class NotRunningError(TopologyError):
 
 
 class Watched(NamedTuple):
-    """A topology that was watched.
+    """A topology that was watched."""
 
-    :ivar conf: its configuration, without secrets.
-    :ivar plan: its executors and tasks.
-    """
-
-    name: str
     id: str
-    conf: dict[str, Any]
-    plan: PlanOutline
     measures: Measures
-
-    @property
-    def loads(self) -> list[float]:
-        """The share of each task of the subscription bolt."""
-        return next((c.tasks for c in self.measures.components if c.component == self.measures.subscription_bolt), [])
 
 
 class _Reports(Meter):
@@ -133,7 +121,7 @@ def watch(kafka: Any, topology: str | None, seconds: float, *, processors: Calla
         raise NotRunningError(
             f"No task of {name} has reported within {elapsed:.0f} s.", given=age, hint="'dskype get-errors' and the logs say more; advice needs figures of now"
         )
-    return Watched(name, str(seen.record["state"]["id"]), dict(seen.record["state"]["conf"]), plan, measures)
+    return Watched(str(seen.record["state"]["id"]), measures)
 
 
 def processor_time() -> tuple[float, float] | None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from dskype.deploy.capacity.rules import ComponentLoad, Measures, Outlook, Processors, recommend, why_nothing
+from dskype.deploy.capacity.rules import ComponentLoad, Measures, Processors, recommend, why_nothing
 from dskype.deploy.cli.commands.advise import document, lines
 
 QUIET = ComponentLoad("spout", "spout", ((0.2,),), taken_per_s=1000.0)
@@ -99,8 +99,6 @@ def test_uneven_tasks_of_subscriptions_need_another_plan_or_distributor() -> Non
     own = {"subscription_bolt": "bolt", "distributor": "prefix"}
     (found,) = recommend(seen(load, **own))
     assert (found.kind, found.command) == ("distributor", "dskype partition advise") and "2.3 times the mean" in found.why and "70 %" in found.why
-    (found,) = recommend(seen(load, **own), Outlook("prefix", 2.3, 1.2, 0.52, "2 partitions to other tasks", True))
-    assert (found.kind, found.when) == ("plan", "now") and "falls to 52 % of what it is" in found.effect
     assert recommend(seen(load, **own, balances_itself=True)) == [] and "dskype.balance: auto" in why_nothing(seen(load, **own, balances_itself=True))
     assert recommend(seen(bolt((0.2,), (0.01,), (0.01,)), **own)) == [], "a task that is far from full may carry more than the others"
 
