@@ -49,6 +49,7 @@ PARTS = {
         "Failures": "docs/guides/failures",
         "Security": "SECURITY",
         "Sizing": "docs/guides/scale",
+        "Advice": "docs/guides/advise",
         "Cluster": "docs/guides/cluster",
         "Reproduce a paper": "docs/guides/reproduce",
     },

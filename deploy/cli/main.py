@@ -89,6 +89,7 @@ COMMANDS = {
         Command("get-errors", "print the newest error of each component as JSON"),
         Command("monitor", "print a component's throughput at intervals"),
         Command("stats", "measure what a topology moves, costs and waits for"),
+        Command("advise", "watch a topology, and say what to change and why"),
         Command("metrics", "serve measurements to Prometheus, until Ctrl-C"),
         Command("ui", "serve web pages and Storm's REST API, until Ctrl-C", extra="ui"),
     ),

@@ -16,7 +16,7 @@ from dskype.topology.runtime.kafka.connections import FAILOVER_MS
 from dskype.topology.runtime.kafka.reading import read_ahead
 from dskype.topology.runtime.nimbus import nimbus_topic
 
-__all__ = ["MetricsReader", "Sink", "describe", "find"]
+__all__ = ["MetricsReader", "Sink", "describe", "find", "observed"]
 
 _CATCH_UP_S = 60
 
@@ -94,8 +94,8 @@ class MetricsReader(Generic[S]):
             consumer.close()
 
 
-def find(kafka: Any, topology: str | None) -> dict[str, Any]:
-    """Return what is known about a topology.
+def observed(kafka: Any, topology: str | None) -> nimbus_topic.Observed:
+    """Return a topology as this process sees it.
 
     :param topology: its name; None: the only one.
     :raises NotAliveException: there is no topology of that name.
@@ -108,7 +108,12 @@ def find(kafka: Any, topology: str | None) -> dict[str, Any]:
         raise TopologyError("Expected the name of a topology: not exactly one runs.", given=len(states), legal=", ".join(sorted(states)) or "none runs")
     if topology not in states:
         raise NotAliveException.for_topology(topology)
-    seen = states[topology]
+    return states[topology]
+
+
+def find(kafka: Any, topology: str | None) -> dict[str, Any]:
+    """Return what is known about a topology; see :func:`observed`."""
+    seen = observed(kafka, topology)
     return describe(seen.record, seen.alive, seen.silent_s)
 
 

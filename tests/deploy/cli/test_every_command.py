@@ -20,6 +20,7 @@ NOBODY = ["--bootstrap-servers", "127.0.0.1:9"]
 
 WITH_BROKERS = {
     "activate": ["x"],
+    "advise": [],
     "backup": ["kept.gz"],
     "bench cluster": None,  # starts hosts of its own before it looks for brokers
     "bench distribution": None,  # needs a sample of tweets

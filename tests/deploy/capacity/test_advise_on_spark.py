@@ -1,0 +1,67 @@
+"""``dskype advise`` on a topology that runs on Spark and Kafka."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+
+import pytest
+
+from dskype.deploy.capacity import watching
+from dskype.deploy.cli.main import main
+from dskype.topology import Fields, TopologyBuilder
+from tests.topology.runtime.components import PacedNumbers, Recorder, RunningSum, sums_expected
+from tests.topology.runtime.helpers import await_output, executors, make_topic, wait_for
+
+
+class SlowSum(RunningSum):
+    """A running sum that waits for something with every tuple, as one does that asks a service."""
+
+    def execute(self, tup, collector):
+        time.sleep(0.002)
+        super().execute(tup, collector)
+
+
+@pytest.fixture
+def idle_processors(monkeypatch):
+    """Let the processors of this machine seem idle: other tests run on them, too."""
+    monkeypatch.setattr(watching, "processor_time", lambda: (time.monotonic() * 0.1, time.monotonic()))
+
+
+def test_a_component_with_too_few_executors_gets_more_and_results_stay_exact(cluster, name, idle_processors, capsys):
+    kafka = cluster.environment.kafka
+    out = make_topic(kafka, f"{name}-out")
+    builder = TopologyBuilder()
+    builder.set_spout("numbers", PacedNumbers(1 << 40, 400))
+    builder.set_bolt("first", SlowSum(), 1).set_num_tasks(4).fields_grouping("numbers", Fields("key"))
+    builder.set_bolt("second", RunningSum(), 1).fields_grouping("first", Fields("key"))
+    builder.set_bolt("sink", Recorder(out)).global_grouping("second")
+    conf = {"topology.acker.executors": 0, "topology.emulator.snapshot.interval.ms": 1000}
+
+    def advise(*more: str) -> dict:
+        capsys.readouterr()
+        assert main(["advise", name, "--seconds", "6", "-o", "json", *more, "--bootstrap-servers", kafka.bootstrap_servers]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    with cluster.submit_topology(name, conf, builder.create_topology()) as handle:
+        handle.backend.wait_until(lambda stats: stats.total("sink", "executed") > 400, 60)
+        found = advise()
+        assert [(one["kind"], one["component"]) for one in found["advice"]] == [("executors", "first")], found
+        first = next(c for c in found["components"] if c["component"] == "first")
+        assert len(first["executors"]) == 1 and first["executors"][0]["busy"] > 0.8 and found["advice"][0]["executors"]["first"] > 1
+        assert len(executors("first")) == 1, "nothing is changed without --apply"
+        cluster.deactivate(name)
+        capsys.readouterr()
+        assert main(["advise", name, "--seconds", "1", "--bootstrap-servers", kafka.bootstrap_servers]) == 1
+        assert "takes no messages now" in capsys.readouterr().err
+        total = handle.stats.total("numbers", "emitted")
+
+        def arrived() -> bool:
+            nonlocal total
+            total = handle.stats.total("numbers", "emitted")
+            return handle.stats.total("sink", "executed") == total
+
+        wait_for(arrived, 90, "the last sums")
+        records = await_output(kafka, out, total, 60, "the last record")
+        assert Counter(r.value for r in records.values()) == sums_expected(total)
