@@ -19,11 +19,12 @@ from dskype.topology.planning.outline import ComponentOutline, PlanOutline
 from dskype.topology.runtime.nimbus.liveness import alive_on_this_machine
 from dskype.topology.runtime.nimbus.nimbus_topic import Observed
 
-__all__ = ["NotRunningError", "Watched", "watch"]
+__all__ = ["NotRunningError", "Watched", "await_executors", "watch"]
 
 _STEP_MS = 500
 _LEAST_S = 1.0
 """Between two reports of a task there must be so much time for a share."""
+_REBALANCED_S, _ASK_EVERY_S = 180.0, 1.0
 
 
 class NotRunningError(TopologyError):
@@ -122,6 +123,29 @@ def watch(kafka: Any, topology: str | None, seconds: float, *, processors: Calla
             f"No task of {name} has reported within {elapsed:.0f} s.", given=age, hint="'dskype get-errors' and the logs say more; advice needs figures of now"
         )
     return Watched(str(seen.record["state"]["id"]), measures)
+
+
+def await_executors(kafka: Any, topology: str, executors: Mapping[str, int]) -> None:
+    """Wait until a topology runs with so many executors.
+
+    :param executors: component -> executors.
+    :raises TopologyError: it does not, after three minutes.
+    """
+    deadline = time.monotonic() + _REBALANCED_S
+    while True:
+        seen = observed(kafka, topology)
+        plan = PlanOutline.from_json(seen.record["plan"])
+        now = {component: len(plan.components[component].executors) for component in executors}
+        if now == dict(executors) and seen.alive and seen.health["state"] == "running" and seen.record["summary"]["status"] == "ACTIVE":
+            return
+        if time.monotonic() > deadline:
+            raise TopologyError(
+                f"Topology {topology} does not run with the executors that it was to get.",
+                given={"executors": now, "state": seen.health["state"]},
+                legal=str(dict(executors)),
+                hint=f"'dskype get-errors {topology}' may say why",
+            )
+        time.sleep(_ASK_EVERY_S)
 
 
 def processor_time() -> tuple[float, float] | None:

@@ -1,4 +1,4 @@
-"""``dskype advise``: watch a running topology, and say what to change."""
+"""``dskype advise``: watch a running topology, and say what to change; with ``--apply`` do what can be done while it runs."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     common(parser)
     parser.add_argument("name", metavar="TOPOLOGY", nargs="?", help="default: the only one that runs")
     parser.add_argument("--seconds", metavar="SECS", type=positive_seconds, default=_SECONDS, help=f"how long it is watched; default: {_SECONDS}")
+    parser.add_argument("--apply", action="store_true", help="rebalance executors as advised, and watch again")
     output(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Watch, and print what to change."""
+    """Watch, and print what to change; change it if that is asked for, and print what came of it."""
     from dskype.deploy.capacity.rules import recommend
     from dskype.deploy.capacity.watching import watch
 
@@ -35,12 +36,38 @@ def run(args: argparse.Namespace) -> int:
     say(f"watching for {args.seconds:g} s")
     seen = watch(kafka, args.name, args.seconds)
     found = recommend(seen.measures)
-    if args.output == "json":
-        put(json.dumps(document(seen.id, seen.measures, found), indent=2))
-    else:
+    changes = {component: n for one in found for component, n in one.executors.items()} if args.apply else {}
+    told = document(seen.id, seen.measures, found)
+    if args.output != "json":
         for line in lines(seen.measures, found):
             put(line)
+        if args.apply and not changes:
+            say("nothing of this can be done while the topology runs")
+    if changes:
+        after = _changed(kafka, seen.measures.topology, changes, args.seconds)
+        told |= {"applied": changes, "after": _measured(after)}
+        if args.output != "json":
+            put("")
+            for line in table(after):
+                put(line)
+    if args.output == "json":
+        put(json.dumps(told, indent=2))
     return 0
+
+
+def _changed(kafka: Any, topology: str, executors: dict[str, int], seconds: float) -> Measures:
+    """Rebalance a topology, and return what is seen of it then."""
+    from dskype.deploy.capacity.watching import await_executors, watch
+    from dskype.topology.runtime.nimbus.nimbus_topic import ClusterClient
+
+    say(f"rebalancing {topology}: {', '.join(f'{component}={n}' for component, n in executors.items())}")
+    ClusterClient(kafka).send({"name": topology, "event": "REBALANCE", "wait_secs": 0, "workers": None, "executors": executors})
+    await_executors(kafka, topology, executors)
+    say(f"watching again for {seconds:g} s")
+    after = watch(kafka, topology, seconds).measures
+    if executors.keys() & after.silent.keys():  # the reports of the processes before were still the newest
+        after = watch(kafka, topology, seconds).measures
+    return after
 
 
 # -- what is printed -------------------------------------------------------------------------------------------------------

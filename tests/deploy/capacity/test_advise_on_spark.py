@@ -52,6 +52,10 @@ def test_a_component_with_too_few_executors_gets_more_and_results_stay_exact(clu
         advised = next(one for one in found["advice"] if one["component"] == "first")
         assert len(first["executors"]) == 1 and first["executors"][0]["busy"] > 0.8 and advised["executors"]["first"] > 1
         assert len(executors("first")) == 1, "nothing is changed without --apply"
+        found = advise("--apply")
+        assert found["applied"]["first"] > 1 and len(executors("first")) == found["applied"]["first"]
+        after = next(c for c in found["after"]["components"] if c["component"] == "first")
+        assert len(after["executors"]) == found["applied"]["first"] and after["taken_per_s"] > 1.1 * first["taken_per_s"], found
         cluster.deactivate(name)
         capsys.readouterr()
         assert main(["advise", name, "--seconds", "1", "--bootstrap-servers", kafka.bootstrap_servers]) == 1
