@@ -31,7 +31,7 @@ _PACKAGES = ("topology", "spouts", "distribution", "bolts", "deploy")
 _MODULE, _ALL, _PART = "dskype.deploy.cli.warmup", "all", "part"
 """This module, and what it does as a program."""
 _TELL_EVERY_S = 10.0
-_KERNELS = 270
+_KERNELS = 360
 """About so many the small topology and the part compile. People see it, nothing depends on it."""
 _BACKLOG = 80
 """So many messages and subscriptions with new words come at once in the end, as after a standstill: some kernels are used only for many records, or when tables grow."""
