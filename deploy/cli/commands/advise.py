@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from dskype.deploy.capacity.rules import ComponentLoad, Measures, Recommendation
 
 _SECONDS = 15
+_ATTEMPTS = 6
+"""So often a topology is watched after a rebalance, until its new processes have reported."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,16 +59,22 @@ def run(args: argparse.Namespace) -> int:
 
 def _changed(kafka: Any, topology: str, executors: dict[str, int], seconds: float) -> Measures:
     """Rebalance a topology, and return what is seen of it then."""
-    from dskype.deploy.capacity.watching import await_executors, watch
+    from dskype.deploy.capacity.watching import NotRunningError, await_executors, watch
     from dskype.topology.runtime.nimbus.nimbus_topic import ClusterClient
 
     say(f"rebalancing {topology}: {', '.join(f'{component}={n}' for component, n in executors.items())}")
     ClusterClient(kafka).send({"name": topology, "event": "REBALANCE", "wait_secs": 0, "workers": None, "executors": executors})
     await_executors(kafka, topology, executors)
     say(f"watching again for {seconds:g} s")
-    after = watch(kafka, topology, seconds).measures
-    if executors.keys() & after.silent.keys():  # the reports of the processes before were still the newest
-        after = watch(kafka, topology, seconds).measures
+    for left in reversed(range(_ATTEMPTS)):
+        try:
+            after = watch(kafka, topology, seconds).measures
+        except NotRunningError:  # the new processes have not reported yet
+            if not left:
+                raise
+        else:
+            if not left or not executors.keys() & after.silent.keys():  # otherwise the reports of the processes before were still the newest
+                break
     return after
 
 
