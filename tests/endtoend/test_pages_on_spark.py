@@ -9,7 +9,7 @@ from dskype.deploy.demo import places
 from dskype.deploy.metrics.ui_server import FollowedCluster, UiServer, UiSettings
 from dskype.deploy.web.extension import make_extension
 from dskype.deploy.web.trend import WatchedReports
-from tests.deploy.web.pages import fill, put
+from tests.deploy.web.pages import fill, put, type_into
 from tests.deploy.web.server import TOKEN, get
 from tests.topology.runtime.helpers import wait_for
 
@@ -29,6 +29,9 @@ def register(browser, server, name, fields):
     if "expression" in fields:
         put(browser, "bbox")
     fill(browser, fields)
+    if "expression" in fields:  # what the page says of the draft appears above the button and moves it, also away from under a pointer
+        type_into(browser, "expression", fields["expression"])
+        browser.wait("document.querySelector('#draft').innerText.includes('It is read as')")
     browser.click("//button[@name='register']")
     browser.wait("document.querySelector('#answer').innerText === 'Registered.'")
     browser.wait("document.querySelector('#state')?.innerText.includes('active since watermark')", 240)

@@ -267,10 +267,10 @@ def test_options_that_do_not_go_together_are_refused(run: Any, tmp_path: Path) -
     file = json_lines(tmp_path / "s", LINES)
     assert "given: neither" in run("sub", "add")[2]
     assert "given: both" in run("sub", "add", file, "--text", "x")[2]
-    assert "expected --near LAT,LON for a top-k subscription" in run("sub", "add", "--text", "x")[2]
+    assert "expected --near LAT,LON for a top-k or threshold subscription" in run("sub", "add", "--text", "x")[2]
     code, _, err = run("sub", "add", "--text", "x", "--near", "1,2", "--bbox", "1,2,3,4")
     assert code == 1
-    assert "--text, --near, -k, --alpha, --distance, --scale-m and --where are for top-k" in err
+    assert "--text, --near, -k, --min-score, --alpha, --distance, --scale-m and --where are for top-k and threshold" in err
 
 
 def test_standard_input_is_read_and_a_summary_is_json_on_request(run: Any, name: str, kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
