@@ -39,7 +39,8 @@ class BooleanSubscriptions:
         self._filters = Filters()
         self._terms = MessageTerms(settings)
         self._regions = RegionTable()
-        self._thresholds = Thresholds(settings.space.diagonal_deg)
+        self._diagonal_deg = settings.space.diagonal_deg
+        self._thresholds = Thresholds(self._diagonal_deg)
         self.metadata = SlotMetadata()
         self.slots: dict[str, int] = {}
         """Subscription -> slot. The owner removes names, so a slot may outlive its name."""
@@ -208,7 +209,9 @@ class BooleanSubscriptions:
         self._regions = RegionTable()
         if "regions" in state:  # absent from snapshots of earlier versions, as are programs
             self._regions.restore(state["regions"])
-        self._thresholds.restore(state.get("thresholds"))
+        self._thresholds = Thresholds(self._diagonal_deg)
+        if "thresholds" in state:  # absent without threshold subscriptions
+            self._thresholds.restore(state["thresholds"])
         self.slots = self.metadata.by_name()
         self._ends_ms = np.zeros(0, np.int64)
         for slot, ends_ms in state["ends_ms"]:

@@ -35,7 +35,7 @@ from dskype.topology.tuples import Tuple, TupleBatch
 __all__ = ["SubscriptionBolt"]
 
 _SNAPSHOT_KEYS = "engine boolean ids watermark announced asked queue topk filters requests topk_ends_ms ends_ms expired frozen fresh inherited changed replicas coverage placements transfers evaluator allowance programs regions thresholds begun inside pairs".split()
-"""Keys of a snapshot, in order; ``replicas`` to ``transfers`` only with a distributor that replicates, ``evaluator`` only with load balancing, the last three only with objects."""
+"""Keys of a snapshot, in order; ``replicas`` to ``transfers`` only with a distributor that replicates, ``evaluator`` only with load balancing, ``thresholds`` only with threshold subscriptions, the last three only with objects."""
 
 
 class SubscriptionBolt(BatchBolt):

@@ -92,10 +92,7 @@ class Thresholds:
         return {**state, "scale_m": self._scale_m[state["slots"]]}
 
     def restore(self, state: Any) -> None:
-        """Continue from a snapshot; None: of a version without threshold subscriptions."""
-        self.__init__(self._diagonal_deg)  # type: ignore[misc]
-        if state is None or not len(state["slots"]):
-            return
+        """Continue from a snapshot; there is nothing yet."""
         columns = {name: np.array(column) for name, column in state.items()}
         place, lists = (tuple(columns[name] for name in names) for names in (("lon", "lat", "alpha"), ("offsets", "terms", "weights")))
         self._insert(columns["slots"], place, columns["scale_m"], columns["thresholds"], lists)

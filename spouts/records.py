@@ -298,7 +298,7 @@ def _scoring(
         _refuse("invalid-alpha", "Expected 'alpha'", record, "alpha", "a number from 0 to 1")
     where = None if record.get("where") is None else _expression(record, "where", tokenizer, limits, language)
     more = float(alpha), lat, lon, _meta(record, limits), where, scale_of(record), ttl_s_of(record), is_update(record)
-    return TopkSubscription(id, keywords, k, *more) if topk else ThresholdSubscription(id, keywords, float(min_score), *more)
+    return TopkSubscription(id, keywords, *more, k=k) if topk else ThresholdSubscription(id, keywords, *more, min_score=float(min_score))
 
 
 def _expression(record: dict[str, Any], name: str, tokenizer: Tokenizer, limits: Limits, language: Language) -> expressions.Expression:

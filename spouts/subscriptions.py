@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
 
 from dskype.spouts import expression as expressions
 
@@ -13,24 +13,25 @@ __all__ = ["BooleanSubscription", "Subscription", "ThresholdSubscription", "Topk
 
 
 @dataclass(frozen=True, slots=True)
-class TopkSubscription:
-    """The best ``k`` messages of the window for a place and a set of keywords.
+class _Scoring:
+    """Words near a place: what gives messages a score.
 
     :ivar id: the key of its record.
     :ivar keywords: tokens, at least one, in order; one that occurs several times counts as often.
-    :ivar k: how many messages, from 1.
     :ivar alpha: the weight of the place against the text, 0..1.
     :ivar lat, lon: degrees, inside the data space.
     :ivar meta: JSON text that comes back with each result, or None.
     :ivar where: an expression (:mod:`dskype.spouts.expression`); only messages that satisfy it count. None: all do.
     :ivar scale_m: distances are in metres, and nearness counts up to here; None: they are in degrees, over the diagonal of the data space.
     :ivar ttl_s: its lifetime in seconds; None: until it is unregistered.
-    :ivar update: whether its list goes on from that of the registration before it.
+    :ivar update: whether it goes on from the registration before it.
     """
+
+    TYPE: ClassVar[str]
+    """The type in its record."""
 
     id: str
     keywords: list[str]
-    k: int
     alpha: float
     lat: float
     lon: float
@@ -42,24 +43,36 @@ class TopkSubscription:
 
     def to_record(self) -> dict[str, Any]:
         """Return the subscription as a dict of plain values, for :func:`subscription_from_record`."""
-        record = {
-            "type": "topk",
-            "id": self.id,
-            "keywords": list(self.keywords),
-            "k": self.k,
-            "alpha": self.alpha,
-            "lat": self.lat,
-            "lon": self.lon,
-            "meta": self.meta,
-            "where": self.where,
-        }
-        record |= {name: value for name in ("scale_m", "ttl_s") if (value := getattr(self, name)) is not None}
-        return record | {"update": True} if self.update else record
+        given = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+        return {"type": self.TYPE, **{name: value for name, value in given.items() if value is not None and value is not False}}
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> TopkSubscription:
-        """Return the subscription of a dict that :meth:`to_record` made."""
-        return cls(**_scoring_fields(cls, record))
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """Return the subscription of a dict that :meth:`to_record` made; fields with a default may be absent, as earlier versions did not have all of them."""
+        given = {one.name: record[one.name] for one in dataclasses.fields(cls) if one.name in record}
+        return cls(**given | {"keywords": list(record["keywords"]), "where": expressions.as_lists(record.get("where"))})
+
+
+@dataclass(frozen=True, slots=True)
+class TopkSubscription(_Scoring):
+    """The best ``k`` messages of the window for a place and a set of keywords.
+
+    :ivar k: how many messages, from 1.
+    """
+
+    TYPE = "topk"
+    k: int = field(kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdSubscription(_Scoring):
+    """All messages that reach a score for a place and a set of keywords.
+
+    :ivar min_score: the score that a message has to reach, 0..1.
+    """
+
+    TYPE = "threshold"
+    min_score: float = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,45 +109,6 @@ class BooleanSubscription:
         """Return the subscription of a dict that :meth:`to_record` made (lists may have become tuples on the way)."""
         later = record.get("region"), record.get("inside", False), record.get("update", False)
         return cls(record["id"], tuple(record["bbox"]), expressions.as_lists(record["expression"]), record["ttl_s"], record["meta"], *later)
-
-
-@dataclass(frozen=True, slots=True)
-class ThresholdSubscription:
-    """All messages that reach a score for a place and a set of keywords.
-
-    :ivar id: the key of its record.
-    :ivar keywords: as in :class:`TopkSubscription`; also ``alpha``, ``lat``, ``lon``, ``meta``, ``where``, ``scale_m`` and ``ttl_s``.
-    :ivar min_score: the score that a message has to reach, 0..1.
-    :ivar update: whether it goes on from the registration before it.
-    """
-
-    id: str
-    keywords: list[str]
-    min_score: float
-    alpha: float
-    lat: float
-    lon: float
-    meta: str | None = None
-    where: expressions.Expression | None = None
-    scale_m: float | None = None
-    ttl_s: float | None = None
-    update: bool = False
-
-    def to_record(self) -> dict[str, Any]:
-        """Return the subscription as a dict of plain values, for :func:`subscription_from_record`."""
-        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {"type": "threshold", **{name: value for name, value in given.items() if value is not None and value is not False}}
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> ThresholdSubscription:
-        """Return the subscription of a dict that :meth:`to_record` made."""
-        return cls(**_scoring_fields(cls, record))
-
-
-def _scoring_fields(kind: Any, record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that a dict has for a class; those with a default may be absent, as earlier versions did not have all of them."""
-    given = {field.name: record[field.name] for field in dataclasses.fields(kind) if field.name in record}
-    return given | {"keywords": list(record["keywords"]), "where": expressions.as_lists(record.get("where"))}
 
 
 Subscription = TopkSubscription | BooleanSubscription | ThresholdSubscription

@@ -143,7 +143,7 @@ def read_subscription(key: bytes | None, value: bytes | None, settings: Settings
             raise UnusableRecord("a k, a min_score or an alpha that is none")
         where = None if record.get("where") is None else read_expression(_text(record["where"], limits), settings)
         more = float(alpha), lat, lon, meta, where, _read_scale_m(record), _ttl_s(record), _is_update(record)
-        return TopkSubscription(id, words, k, *more) if kind == "topk" else ThresholdSubscription(id, words, float(min_score), *more)
+        return TopkSubscription(id, words, *more, k=k) if kind == "topk" else ThresholdSubscription(id, words, *more, min_score=float(min_score))
     if name in record:
         expression = read_expression(_text(record["expression"], limits), settings)
     elif "keywords" in record:

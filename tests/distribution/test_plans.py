@@ -41,7 +41,8 @@ def real():
         for i in rng.choice(own, 5000).tolist():
             words = list(dict.fromkeys(tokenizer.tokens(texts[i]))) or ["a"]
             keywords = rng.choice(words, min(len(words), int(rng.integers(1, 6))), replace=False).tolist()
-            subscriptions.append(TopkSubscription(f"s{i}", keywords, int(rng.integers(1, 6)), float(rng.random()), lat[i], lon[i]))
+            k, alpha = int(rng.integers(1, 6)), float(rng.random())
+            subscriptions.append(TopkSubscription(f"s{i}", keywords, alpha, lat[i], lon[i], k=k))
         samples.append(make_sample([Message(None, texts[i], lat[i], lon[i], None) for i in own], subscriptions, vocabulary, settings))
     return samples
 

@@ -21,7 +21,7 @@ WORLD = (-180.0, -90.0, 180.0, 90.0)
 
 
 def topk(words, k=10):
-    return TopkSubscription("t", words.split(), k, 0.5, 0.0, 0.0)
+    return TopkSubscription("t", words.split(), 0.5, 0.0, 0.0, k=k)
 
 
 def boolean(expression, bbox=WORLD):

@@ -334,7 +334,7 @@ def test_the_longest_text_is_read_however_it_is_escaped():
 
 
 def test_a_topk_subscription_is_read_with_its_words_in_order_and_with_repetitions():
-    assert subscription(TOPK) == TopkSubscription("s1", ["late", "coffee", "late"], 10, 0.5, 48.1, 11.6, None)
+    assert subscription(TOPK) == TopkSubscription("s1", ["late", "coffee", "late"], 0.5, 48.1, 11.6, k=10)
     assert subscription(changed(TOPK, text=ABSENT, keywords=["late night", "Late", "wi-fi"])).keywords == ["late", "night", "late", "wi", "fi"]
     assert subscription(changed(TOPK, text="Lake, the lake: park")).keywords == ["lake", "lake", "park"]
     assert subscription(changed(TOPK, text="the tea")).keywords == ["tea"]
@@ -344,7 +344,7 @@ def test_a_topk_subscription_is_read_with_its_words_in_order_and_with_repetition
 
 def test_a_threshold_subscription_is_read_as_a_topk_one_with_a_score_in_place_of_k():
     found = subscription(THRESHOLD)
-    assert found == ThresholdSubscription("s1", ["late", "coffee", "late"], 0.6, 0.5, 48.1, 11.6)
+    assert found == ThresholdSubscription("s1", ["late", "coffee", "late"], 0.5, 48.1, 11.6, min_score=0.6)
     assert subscription_from_record(json.loads(json.dumps(found.to_record()))) == found
     zero = subscription(changed(THRESHOLD, min_score=0, alpha=0, lat=0, distance="metres", scale_m=5, ttl_s=60, update=True, meta=None))
     assert (zero.min_score, zero.alpha, zero.scale_m, zero.ttl_s, zero.update, zero.meta) == (0.0, 0.0, 5.0, 60.0, True, "null") and type(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -66,16 +67,12 @@ def _changed(kafka: Any, topology: str, executors: dict[str, int], seconds: floa
     ClusterClient(kafka).send({"name": topology, "event": "REBALANCE", "wait_secs": 0, "workers": None, "executors": executors})
     await_executors(kafka, topology, executors)
     say(f"watching again for {seconds:g} s")
-    for left in reversed(range(_ATTEMPTS)):
-        try:
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(NotRunningError):  # the new processes have not reported yet
             after = watch(kafka, topology, seconds).measures
-        except NotRunningError:  # the new processes have not reported yet
-            if not left:
-                raise
-        else:
-            if not left or not executors.keys() & after.silent.keys():  # otherwise the reports of the processes before were still the newest
-                break
-    return after
+            if not executors.keys() & after.silent.keys():  # otherwise the newest reports were of the processes before
+                return after
+    return watch(kafka, topology, seconds).measures
 
 
 # -- what is printed -------------------------------------------------------------------------------------------------------

@@ -180,7 +180,7 @@ def test_a_filter_of_a_topk_subscription_is_explained():
     m = message("coffee by the lake\x1f", price=350.5)
     content = Content(m, Tokenizer(), LANGUAGE)
     for where, satisfied in (("price > 300 AND NOT tea", True), ("price < 200 AND coffee", False)):
-        s = TopkSubscription("s", ["coffee"], 2, 0.0, 0.0, 0.0, where=parse(where, Tokenizer(), LANGUAGE))
+        s = TopkSubscription("s", ["coffee"], 0.0, 0.0, 0.0, where=parse(where, Tokenizer(), LANGUAGE), k=2)
         found = explain_scores(s, m, ["coffee", "by", "the", "lake"], Vocabulary.empty(), 10.0, content)
         assert found["score"] == 0.5 and found["where"]["satisfied"] is satisfied and found["where"]["text"] == where
         lines = as_lines(found, "s", "m")
@@ -256,7 +256,7 @@ def test_a_region_says_whether_the_message_is_in_it():
 
 
 def test_the_filter_of_a_list_is_explained(vocabulary):
-    s = TopkSubscription("s", ["coffee"], 2, 1.0, 0.0, 0.0, None, parse("price < 5 AND NOT decaf", TOKENIZER, LANGUAGE))
+    s = TopkSubscription("s", ["coffee"], 1.0, 0.0, 0.0, None, parse("price < 5 AND NOT decaf", TOKENIZER, LANGUAGE), k=2)
     given = message("decaf coffee", 0.0, 10.0, price=5)
     found = explain_scores(s, given, ["decaf", "coffee"], vocabulary, 100.0, Content(given, TOKENIZER, LANGUAGE))
     answer = explain_list(found, 5, [("a", 0.5)], 7)
@@ -271,12 +271,12 @@ def test_the_filter_of_a_list_is_explained(vocabulary):
         "            must not have: decaf",
     ]
     assert "it does not satisfy the filter" in as_lines({**found, "list": answer}, "s", "m")[-1]
-    plain = explain_scores(TopkSubscription("s", ["coffee"], 2, 1.0, 0.0, 0.0), given, ["coffee"], vocabulary, 100.0)
+    plain = explain_scores(TopkSubscription("s", ["coffee"], 1.0, 0.0, 0.0, k=2), given, ["coffee"], vocabulary, 100.0)
     assert plain["where"] is None and explain_list(plain, 5, [("a", 0.5)], 7)["reason"] == "not in the window"
 
 
 def test_whether_a_score_is_enough_is_explained(vocabulary):
-    s = ThresholdSubscription("s", ["coffee"], 0.9, 1.0, 0.0, 0.0, None, parse("price < 5", TOKENIZER, LANGUAGE))
+    s = ThresholdSubscription("s", ["coffee"], 1.0, 0.0, 0.0, None, parse("price < 5", TOKENIZER, LANGUAGE), min_score=0.9)
 
     def explained(text, lon, price=4):
         given = message(text, 0.0, lon, price=price)
@@ -303,7 +303,7 @@ def test_the_score_is_that_of_the_oracle(vocabulary):
     scored = 0
     for _ in range(300):
         tokens, keywords = [rng.choice(words) for _ in range(rng.randrange(6))], rng.sample(words, rng.randrange(1, 4))
-        s = TopkSubscription("s", keywords, 1, rng.choice([0.0, 1.0, rng.random()]), rng.uniform(-5, 5), rng.uniform(-5, 5))
+        s = TopkSubscription("s", keywords, rng.choice([0.0, 1.0, rng.random()]), rng.uniform(-5, 5), rng.uniform(-5, 5), k=1)
         s = replace(s, scale_m=[None, 400_000.0, 5_000.0][len(tokens) % 3])
         m = message(" ".join(tokens), rng.uniform(-5, 5), rng.uniform(-5, 5))
         found = explain_scores(s, m, tokens, vocabulary, 20.0)
@@ -336,7 +336,7 @@ def test_the_score_is_that_of_the_oracle(vocabulary):
 
 def test_a_distance_in_metres_is_explained_over_its_scale(vocabulary):
     near, far = message("lake", 0.0, 0.01), message("lake", 5.0, 5.0)
-    s = TopkSubscription("s", ["lake"], 1, 0.5, 0.0, 0.0, None, None, 5000.0)
+    s = TopkSubscription("s", ["lake"], 0.5, 0.0, 0.0, None, None, 5000.0, k=1)
     lines = [as_lines(explain_scores(s, m, ["lake"], vocabulary, 20.0), "s", "m")[3] for m in (near, far)]
     assert lines == [
         "        SSim = 1 - 1111.95 / 5000 = 0.777610 (the scale is 5000 m; what is farther counts as that far)",
@@ -349,7 +349,7 @@ def test_the_score_is_the_one_that_the_engine_publishes_to_the_last_bit():
     vocabulary = Vocabulary.build(TEXTS, TOKENIZER)
     skype.subscribe("s", "coffee park", lat=48.1, lon=11.6, k=10, alpha=0.3)
     skype.publish([(str(i), text, 48.0 + i, 11.0 - i) for i, text in enumerate(TEXTS)])
-    s = TopkSubscription("s", ["coffee", "park"], 10, 0.3, 48.1, 11.6)
+    s = TopkSubscription("s", ["coffee", "park"], 0.3, 48.1, 11.6, k=10)
     found = {}
     for i, text in enumerate(TEXTS):
         explained = explain_scores(s, message(text, 48.0 + i, 11.0 - i), TOKENIZER.tokens(text), vocabulary, skype.skype.engine.diagonal_deg)
@@ -359,7 +359,7 @@ def test_the_score_is_the_one_that_the_engine_publishes_to_the_last_bit():
 
 
 def test_places_and_words_are_shown(vocabulary):
-    s = TopkSubscription("s", ["coffee", "harbour", "zebra"], 3, 0.5, 48.0, 11.0)
+    s = TopkSubscription("s", ["coffee", "harbour", "zebra"], 0.5, 48.0, 11.0, k=3)
     found = explain_scores(s, message("harbour coffee, coffee!", 48.0, 12.0), ["harbour", "coffee", "coffee"], vocabulary, 402.0)
     assert found["place"]["distance_deg"] == 1.0 and found["place"]["distance_km"] == pytest.approx(74.4, abs=0.1)
     assert [w["word"] for w in found["words"]["common"]] == ["harbour", "coffee"] and found["words"]["missing"] == [{"word": "zebra", "df": 1}]
@@ -370,7 +370,7 @@ def test_places_and_words_are_shown(vocabulary):
 
 
 def test_the_list_says_what_keeps_a_message_out(vocabulary):
-    s = TopkSubscription("s", ["coffee"], 2, 1.0, 0.0, 0.0)
+    s = TopkSubscription("s", ["coffee"], 1.0, 0.0, 0.0, k=2)
     found = explain_scores(s, message("coffee", 0.0, 10.0), ["coffee"], vocabulary, 100.0)  # scores 0.9
     none = explain_scores(s, message("tea", 0.0, 10.0), ["tea"], vocabulary, 100.0)
 
@@ -393,7 +393,7 @@ def test_the_list_says_what_keeps_a_message_out(vocabulary):
 
 
 def test_what_comes_from_outside_cannot_steer_a_terminal(vocabulary):
-    s = TopkSubscription("s", ["\x1b[31mred"], 1, 0.5, 0.0, 0.0)
+    s = TopkSubscription("s", ["\x1b[31mred"], 0.5, 0.0, 0.0, k=1)
     lines = as_lines(explain_scores(s, message("x"), ["x"], vocabulary, 1.0), "s", "m")
     lines += as_lines({**explained((0.0, 0.0, 1.0, 1.0), ["or", "\x1bword", "x"], message("x")), "notes": ["\x1b"]}, "s", "m")
     assert "\x1b" not in "".join(lines)
