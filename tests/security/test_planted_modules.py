@@ -56,7 +56,8 @@ def test_only_one_place_builds_the_command_of_a_child_with_our_python():
 
 
 @pytest.mark.parametrize(
-    "file", ["deploy/kubernetes/executor.sh", "deploy/compose/Dockerfile", "deploy/compose/compose.yaml", "deploy/kubernetes/dskype.yaml", "Makefile"]
+    "file",
+    ["deploy/kubernetes/executor.sh", "deploy/compose/Dockerfile", "deploy/compose/compose.yaml", "deploy/kubernetes/dskype/templates/driver.yaml", "Makefile"],
 )
 def test_scripts_and_containers_run_our_modules_without_the_working_folder(file):
     text = (ROOT / file).read_text()
