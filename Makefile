@@ -11,6 +11,7 @@
 # TOPOLOGY=file.yaml        the topology that 'make topology' runs
 # SECONDS_TO_RUN=40         how long it runs; 0: until Ctrl-C
 # HA=1                     three brokers and two drivers instead of one, for 'make compose-up' and 'make compose-demo'
+# SECURE=1                 Kafka with TLS and passwords, for the same and for 'make compose-down'
 # DOCS_PORT=8000          the port of the documents for 'make docs-serve'
 # LOCKED=1                  install exactly the versions in requirements.lock, with checksums (SECURITY.md)
 
@@ -40,7 +41,7 @@ PYTEST_ARGS ?=
 LOCKED ?=
 DOCS_PORT ?= 8000
 HA ?=
-COMPOSE = docker compose --project-directory deploy/compose --env-file deploy/compose/.env $(if $(HA),--env-file deploy/compose/ha.env) -p dskype
+COMPOSE = $(if $(SECURE),COMPOSE_FILE="$${COMPOSE_FILE:-deploy/compose/compose.yaml}:deploy/compose/secure.yaml" )docker compose --project-directory deploy/compose --env-file deploy/compose/.env $(if $(HA),--env-file deploy/compose/ha.env) -p dskype
 
 help: ## List the targets
 	@echo "usage: make TARGET"

@@ -282,21 +282,36 @@ def common(parser: argparse.ArgumentParser, kafka: bool = True) -> None:
     :param kafka: also add those that name a cluster.
     """
     group = parser.add_argument_group("common options")
-    group.add_argument("--config", metavar="FILE", help="YAML file with configuration, below the topology's own")
+    _config_option(group)
     group.add_argument(
         "-c", dest="conf", metavar="KEY=JSON", type=conf_item, action="append", default=[], help="one configuration key, above all others; repeatable"
     )
     group.add_argument("--verbose", action="store_true", help="show tracebacks and log lines")
     if kafka:
         group.add_argument("--bootstrap-servers", metavar="HOST:PORT,...", help="Kafka brokers; default: $DSKYPE_BOOTSTRAP_SERVERS")
-        group.add_argument(
-            "--kafka",
-            metavar="KEY=VALUE",
-            type=pair,
-            action="append",
-            default=[],
-            help="a setting of the Kafka clients, e.g. security.protocol=SSL; repeatable",
-        )
+        _kafka_option(group)
+
+
+def running_cluster(parser: argparse.ArgumentParser, what: str) -> None:
+    """Add the options of a command that may use a cluster which runs already.
+
+    :param what: what ``--bootstrap-servers`` means to it.
+    """
+    group = parser.add_argument_group("on brokers that run already")
+    group.add_argument("--bootstrap-servers", metavar="HOST:PORT,...", help=what)
+    _config_option(group)
+    _kafka_option(group)
+    parser.set_defaults(conf=[])
+
+
+def _config_option(group: Any) -> None:
+    given = os.environ.get("DSKYPE_CONFIG") or None
+    group.add_argument("--config", metavar="FILE", default=given, help="YAML file with configuration, below the topology's own; default: $DSKYPE_CONFIG")
+
+
+def _kafka_option(group: Any) -> None:
+    said = "a setting of the Kafka clients, e.g. security.protocol=SSL; repeatable"
+    group.add_argument("--kafka", metavar="KEY=VALUE", type=pair, action="append", default=[], help=said)
 
 
 def output(parser: argparse.ArgumentParser) -> None:

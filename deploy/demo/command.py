@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from dskype.deploy.cli.arguments import port
+from dskype.deploy.cli.arguments import port, running_cluster, target
 from dskype.deploy.machine.signals import end_on_sigterm
 from dskype.deploy.machine.terminal import say
 from dskype.topology.config import TRANSPORTS
@@ -48,9 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-picture", action="store_true", help="draw no map")
     parser.add_argument("--no-verify", action="store_true", help="do not compare the results with a plain computation")
-    parser.add_argument(
-        "--bootstrap-servers", metavar="HOST:PORT,...", help="publish to the topology dskype of these brokers; default: a topology and a broker of its own"
-    )
+    running_cluster(parser, "publish to the topology dskype of these brokers; default: a topology and a broker of its own")
 
 
 def _number(least: float, kind: type = int) -> Any:
@@ -130,11 +128,11 @@ def _run_elsewhere(args: argparse.Namespace) -> int:
         return 2
     from dskype.deploy.demo import running
     from dskype.deploy.demo.feeder import Plan
-    from dskype.deploy.machine.cluster import Target, reach
+    from dskype.deploy.machine.cluster import reach
 
     given = {k: v for k in ("messages", "subscriptions", "rate", "seed") if (v := getattr(args, k)) is not None}
     try:
-        return running.run(Plan(**given), reach(Target(args.bootstrap_servers)), verify=not args.no_verify)
+        return running.run(Plan(**given), reach(target(args)), verify=not args.no_verify)
     except KeyboardInterrupt:
         say("stopped; the topology goes on")
         return 130

@@ -46,9 +46,14 @@ exec java $KAFKA_HEAP_OPTS -Dlog4j2.configurationFile=/opt/kafka/config/log4j2.y
 
 # Asks the broker for the versions of its requests: length, key 18, version 0, number of the request, no name of a client.
 _API_VERSIONS = """#!/usr/bin/env python3
-import socket, struct, sys
+import re, socket, ssl, struct, sys
 host, port = sys.argv[sys.argv.index("--bootstrap-server") + 1].split(":")
-with socket.create_connection((host, int(port)), 5) as connection:
+connection = socket.create_connection((host, int(port)), 5)
+if "--command-config" in sys.argv:  # a broker with TLS answers this request before anybody logs in
+    settings = open(sys.argv[sys.argv.index("--command-config") + 1]).read()
+    authority = re.search("^ssl.truststore.location=(.*)$", settings, re.MULTILINE)[1]
+    connection = ssl.create_default_context(cafile=authority).wrap_socket(connection, server_hostname=host)
+with connection:
     connection.sendall(struct.pack(">ihhih", 10, 18, 0, 7, -1))
     connection.settimeout(5)
     size, number, error = struct.unpack(">iih", connection.recv(10))
@@ -65,7 +70,7 @@ _LOG4J = """Configuration:
 
 _FOLDERS = {  # path -> (owner, mode)
     **dict.fromkeys(("dev", "etc", "proc", "run", "sbin", "sys", "usr", "root", "mnt/shared/config", "opt/kafka/libs", "etc/prometheus"), (0, 493)),
-    **dict.fromkeys(("opt/kafka/config", "var/lib/kafka/data", "var/spark", "home/dskype", "prometheus"), (_USER, 493)),
+    **dict.fromkeys(("opt/kafka/config", "var/lib/kafka/data", "var/spark", "home/dskype", "prometheus", "secrets"), (_USER, 493)),
     "tmp": (0, 0o1777),
     "home/dskype/.dskype": (_USER, 0o700),
     "home/dskype/.dskype/topologies": (_USER, 0o700),
@@ -136,13 +141,13 @@ def _make_images(engine: PrivateEngine, names: dict[str, str], java: str) -> Non
 
 def _mounts(java: Path) -> list[str]:
     """Return the read-only mounts that all containers have."""
-    etc = [Path("/etc/alternatives"), Path("/etc/ld.so.cache"), *Path("/etc").glob("java-*")]
+    etc = [Path("/etc/alternatives"), Path("/etc/ssl"), Path("/etc/ld.so.cache"), *Path("/etc").glob("java-*")]
     own = [Path(sys.base_prefix), ROOT, Path(sys.prefix), java, *([Path(sys.pycache_prefix)] if sys.pycache_prefix else [])]
     wanted = [Path("/usr"), *etc, *(p for p in own if not p.is_relative_to("/usr"))]
     return [f"{p}:{p}:ro" for p in dict.fromkeys(wanted) if p.exists()]
 
 
-def _override(engine: PrivateEngine, java: Path, without: Sequence[str]) -> str:
+def _override(engine: PrivateEngine, java: Path, without: Sequence[str], secure: bool) -> str:
     """Return what is different from the compose file, as YAML: nothing is built, and containers have this machine's programs."""
     mounts = _mounts(java)
     found = jars.fetch(jars.SETS)
@@ -157,17 +162,20 @@ def _override(engine: PrivateEngine, java: Path, without: Sequence[str]) -> str:
     ours = {"environment": variables, "volumes": volumes, "build": None}
     kafka = {"environment": {"JAVA_TOOL_OPTIONS": _JVM}, "volumes": [*mounts, f"{broker}:/opt/kafka/libs:ro"]}
     services: dict[str, Any] = dict.fromkeys(("spark-master", "spark-worker-1", "spark-worker-2", "topology", "standby", "metrics", "ui"), ours)
+    if secure:
+        services["secrets"] = {"volumes": [*mounts, f"{COMPOSE}:/opt/dskype/deploy/compose:ro"]}
     services |= dict.fromkeys(("kafka-1", "kafka-2", "kafka-3"), kafka) | {"prometheus": {"volumes": mounts}}
     services |= dict.fromkeys(without)
     return json.dumps({"services": services}).replace(": null", ": !reset null")
 
 
 @contextmanager
-def lab(values: Mapping[str, str] | None = None, without: Sequence[str] = ("grafana",)) -> Iterator[PrivateEngine]:
+def lab(values: Mapping[str, str] | None = None, without: Sequence[str] = ("grafana",), secure: bool = False) -> Iterator[PrivateEngine]:
     """Yield an engine that has stand-ins for the images of the compose file.
 
     :param values: for variables of the compose file, in place of those in ``.env``.
     :param without: services that are left out.
+    :param secure: for commands with ``SECURE=1``.
     """
     if "prometheus" not in without:
         install({"prometheus": "prometheus", "wget": "wget"}, "containers")
@@ -178,7 +186,7 @@ def lab(values: Mapping[str, str] | None = None, without: Sequence[str] = ("graf
         engine.variables |= values or {}
         _make_images(engine, _names(engine.environ), str(java))
         override = folder / "stand-ins.yaml"
-        override.write_text(_override(engine, java, without))
+        override.write_text(_override(engine, java, without, secure))
         engine.variables["COMPOSE_FILE"] = f"{COMPOSE / 'compose.yaml'}:{override}"
         yield engine
 

@@ -183,3 +183,32 @@ def test_two_worker_containers_give_exact_results_though_the_master_starts_again
     assert engine.run("ps", "-aq").stdout == b""
     assert engine.added("*.nbc") == [], "kernels were compiled in containers, although this machine has them"
     assert b"dskype_topology" in engine.run("volume", "ls", "-q").stdout
+
+
+@pytest.fixture
+def secure_engine():
+    """An engine for the compose file with TLS and passwords, without Prometheus and the web pages."""
+    if reason := unusable():
+        unavailable(f"THE COMPOSE FILE WAS NOT RUN: {reason}")
+    with lab(without=("grafana", "prometheus"), secure=True) as running:
+        yield running
+
+
+def test_with_tls_and_passwords_results_are_exact_and_nobody_gets_in_without_them(secure_engine):
+    engine = secure_engine
+    demo = Command(engine, ["make", "compose-demo"], SECURE="1", DEMO_ARGS="--messages 400 --subscriptions 100 --rate 80")
+    assert demo.end() == 0, f"{demo.output}\n{engine.logs()}"
+    assert re.search(r"verified  [\d,]+ results", demo.output), demo.output
+
+    def listed(*variables):
+        return engine.run("exec", *variables, "dskype-metrics-1", "dskype", "list", check=False, timeout_s=120)
+
+    assert b"ACTIVE" in listed().stdout
+    stranger = listed("--env", "DSKYPE_CONFIG=", "--env", "DSKYPE_BROKER_WAIT_S=0")
+    assert stranger.returncode != 0 and b"ACTIVE" not in stranger.stdout
+    files = engine.run("exec", "dskype-topology-1", "sh", "-c", "cd /secrets && stat -c '%a %u %n' * && cat broker.properties spark/spark-defaults.conf").stdout.decode()
+    assert {line.split()[0] for line in files.splitlines() if re.match(r"\d+ 1000 ", line)} == {"600", "700"}
+    secrets = re.findall(r'password="(\w+)"|secret (\w+)', files)
+    shown = engine.logs() + engine.run("inspect", *engine.run("ps", "-q").stdout.decode().split()).stdout.decode() + demo.output
+    assert len(secrets) == 2 and not [one for pair in secrets for one in pair if one and one in shown], "a secret is shown"
+    assert Command(engine, ["make", "compose-down"], SECURE="1").end() == 0
