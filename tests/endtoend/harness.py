@@ -1131,12 +1131,7 @@ def check_matches(world, subscription, registration, deltas, active, removed, be
     satisfies = content_of(world, subscription)
 
     def matches(m):
-        return (
-            active[root] < m["position"]
-            and m["arrival_ms"] < end_ms
-            and plain_places.sharing(subscription, m["place"], world.turned)
-            and satisfies(m)
-        )
+        return active[root] < m["position"] and m["arrival_ms"] < end_ms and plain_places.sharing(subscription, m["place"], world.turned) and satisfies(m)
 
     expected = [m["id"] for m in world.messages if m["object"] is None and after < m["position"] <= last and matches(m)]
     assert sorted(found) == sorted(expected), f"matches of {subscription['id']} ({registration}): {found}, expected {expected}; {hint}"

@@ -21,7 +21,7 @@ class Initial:
     def of_subscription(self, record):
         """Return a subscription that perhaps asks; None: its end."""
         rng = self._rng
-        if record is None or record["type"] != "boolean" or rng.random() < 0.5:
+        if record is None or record["type"] != "boolean" or rng.random() < 0.3:
             return record
         return record | {"initial": rng.choice([True, True, 1, 2, 5, False])}
 
