@@ -381,7 +381,7 @@ class SubscriptionSpout(KafkaSpout):
                 if settings.objects and isinstance(parsed, BooleanSubscription) and parsed.initial is not None:
                     hint = "leave 'initial' out: the next update of each object says what it enters"
                     raise RecordError(
-                        explain("'initial' does not work with dskype.objects, which keeps no window", given=parsed.initial, hint=hint), "no-window"
+                        explain("'initial' does not work with dskype.objects, which keeps no window", given=parsed.initial, hint=hint), "no-initial"
                     )
                 if (warning := self._ceiling.check(parsed)) is not None:
                     self._collector.report_error(warning)

@@ -119,7 +119,7 @@ def test_other_subscriptions_and_objects_refuse_it_by_name():
     moving.subscription("s", {**LAKES, "initial": True})
     moving.subscription("t", {**LAKES, "initial": False})
     moving.drain(2)
-    assert list(codes(moving).values()) == ["no-window"] and b"dskype.objects" in dict(moving.sim.dead_letters()[0].headers)["error"]
+    assert list(codes(moving).values()) == ["no-initial"] and b"dskype.objects" in dict(moving.sim.dead_letters()[0].headers)["error"]
     is_right(moving)
 
 
