@@ -333,7 +333,8 @@ class DistributionBolt(BatchBolt):
         condition, program = compile_filter(expression, self._vocabulary.ids_of(expressions.words(expression)), self._settings.language.fields)
         inside = record.get("inside") or None
         more = record.get("expires_ms"), record.get("meta"), program, record.get("region"), inside
-        return BooleanSubscription(record["bbox"], condition, *more, update=record.get("update"))
+        initial = self._filter(record, record["initial"]).encode() if "initial" in record else None
+        return BooleanSubscription(record["bbox"], condition, *more, update=record.get("update"), initial=initial)
 
     def _program(self, record: Mapping[str, Any]) -> list[int] | None:
         """Return what decides which messages count, by the expression ``where`` of a record; None: it has none."""
@@ -353,17 +354,18 @@ class DistributionBolt(BatchBolt):
     def _look_up(self, name: str, record: Mapping[str, Any]) -> None:
         """Let the message tasks look a search up as of this task's watermark: they have all messages up to there when they have reached it themselves."""
         watermark = self._context.watermark()
-        looked = self._filter(record) if record["type"] == "boolean" else self._subscription(record)
+        looked = self._filter(record, record["k"]) if record["type"] == "boolean" else self._subscription(record)
         streams.Lookups(search=name, watermark=-1 if watermark is None else watermark, record=looked.encode()).emit(self._collector)
 
-    def _filter(self, record: Mapping[str, Any]) -> Filter:
+    def _filter(self, record: Mapping[str, Any], k: int) -> Filter:
+        """Return what a boolean record asks of the window, for the newest ``k`` messages."""
         expression = expressions.as_lists(record["expression"])
         if expression == expressions.EVERYTHING:
-            return Filter(record["k"], record["bbox"], record.get("region"))
+            return Filter(k, record["bbox"], record.get("region"))
         ids, fields = self._vocabulary.ids_of(expressions.words(expression)), self._settings.language.fields
         terms = trigger_terms(compile_filter(expression, ids, fields).condition)
         words = set(ids.values())
-        return Filter(record["k"], record["bbox"], record.get("region"), compile_program(expression, ids, fields), terms if words.issuperset(terms) else None)
+        return Filter(k, record["bbox"], record.get("region"), compile_program(expression, ids, fields), terms if words.issuperset(terms) else None)
 
     def snapshot(self) -> Any:
         """Return the digest of the vocabulary and the states of the placement strategy and of load balancing."""

@@ -11,9 +11,10 @@ import pyarrow as pa
 from dskype.bolts.checks import require_component
 from dskype.bolts.filters import Programs
 from dskype.bolts.ranked_lists import RankedLists
-from dskype.bolts.searches import WindowSearches
+from dskype.bolts.searches import Filter, WindowSearches
 from dskype.bolts.window.base import MessageWindow, QueryBatch, make_window
 from dskype.bolts.window.filtered import FilteredWindow
+from dskype.distribution.subscriptions import from_map
 from dskype.spouts.batch import Details, MessageBatch
 from dskype.spouts.columns import to_strings
 from dskype.spouts.settings import Settings
@@ -47,17 +48,18 @@ class _Arrived(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """Queries with their filters, and who asks: numbers of requests, subscriptions and tasks."""
+    """Queries with their filters, and who asks: numbers of requests, subscriptions and tasks. What boolean subscriptions ask is in ``filters``, which has None for others."""
 
     request: np.ndarray
     subscription: list[str]
     task: np.ndarray
     queries: QueryBatch
     programs: Programs
+    filters: list[Mapping[str, Any] | None]
 
     def select(self, rows: np.ndarray) -> _Asked:
-        names = [self.subscription[i] for i in rows.tolist()]
-        return _Asked(self.request[rows], names, self.task[rows], self.queries.select(rows), self.programs.select(rows))
+        names, filters = ([column[i] for i in rows.tolist()] for column in (self.subscription, self.filters))
+        return _Asked(self.request[rows], names, self.task[rows], self.queries.select(rows), self.programs.select(rows), filters)
 
     @classmethod
     def concat(cls, parts: Sequence[_Asked]) -> _Asked:
@@ -69,6 +71,7 @@ class _Asked(NamedTuple):
             np.concatenate([p.task for p in parts]),
             QueryBatch.concat([p.queries for p in parts]),
             Programs.concat([p.programs for p in parts]),
+            [one for p in parts for one in p.filters],
         )
 
 
@@ -200,6 +203,7 @@ class MessageBolt(BatchBolt):
             tasks,
             QueryBatch.of(requests),
             Programs.of(requests.programs, batch.n),
+            column_to_list(requests.filter),
         )
         due, later = _split([asked], self._watermark)
         self._waiting += later
@@ -268,14 +272,20 @@ class MessageBolt(BatchBolt):
         self._answered.inc(len(asked.request))
 
     def _evaluate(self, asked: _Asked, before: np.ndarray) -> RankedLists:
-        if not before.any():
-            return self._window.topk(asked.queries, self._extent, self._diagonal_deg, programs=asked.programs)
-        rows = np.flatnonzero(~before)
-        some = asked.select(rows)
-        answers = self._window.topk(some.queries, self._extent, self._diagonal_deg, programs=some.programs)
-        lengths = np.zeros(len(before), np.int64)
-        lengths[rows] = np.diff(answers.offsets)
-        return answers._replace(offsets=np.concatenate([[0], np.cumsum(lengths)]))
+        """Return a list for each request; those of ``before`` (bool[]) are empty."""
+        boolean = np.array([one is not None for one in asked.filters], np.bool_)
+        rows = np.flatnonzero(~(before | boolean))
+        some = asked if len(rows) == len(before) else asked.select(rows)
+        found = self._window.topk(some.queries, self._extent, self._diagonal_deg, programs=some.programs)
+        if some is asked:
+            return found
+        parts = [(rows, found)]
+        for row, one in enumerate(asked.filters):
+            if one is not None and not before[row]:
+                newest = self._searches.matching(int(asked.queries.watermark[row]), from_map(Filter, one))
+                n = len(newest.seqs)
+                parts.append((np.array([row]), RankedLists(np.array([0, n]), newest.seqs, newest.positions, np.zeros(n))))
+        return RankedLists.joined(parts, len(before))
 
     def _send(self, asked: _Asked, answers: RankedLists) -> None:
         lists = answers.columns(self._window.ids(answers.seqs, answers.positions))
@@ -292,21 +302,22 @@ class MessageBolt(BatchBolt):
             "progress": dict(self._progress),
             "ahead": [[messages.columns(), ids, list(details)] for messages, ids, details in self._ahead],
             "searches": self._searches.snapshot(),
-            "waiting": [[r.request, r.subscription, r.task, list(r.queries), list(r.programs)] for r in self._waiting],
+            "waiting": [[r.request, r.subscription, r.task, list(r.queries), list(r.programs), r.filters] for r in self._waiting],
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from a snapshot."""
         self._window.restore(state["window"])
         self._watermark, self._freed, self._progress = state["watermark"], state["freed"], dict(state["progress"])
-        self._ahead, self._waiting = [], []  # those in snapshots of earlier versions have no details and no programs
+        self._ahead, self._waiting = [], []  # those in snapshots of earlier versions have no details, no programs and no filters
         for columns, ids, *rest in state["ahead"]:
             messages = MessageBatch(*columns)
             self._ahead.append(_Arrived(messages, to_strings(ids), Details(*rest[0]) if rest else Details.empty(messages.n)))
         self._searches.restore(state.get("searches", ()))
         for request, subscription, task, queries, *rest in state["waiting"]:
             programs = Programs(*rest[0]) if rest else Programs.of(None, len(request))
-            self._waiting.append(_Asked(request, subscription, task, QueryBatch(*queries), programs))
+            filters = list(rest[1]) if len(rest) > 1 else [None] * len(request)
+            self._waiting.append(_Asked(request, subscription, task, QueryBatch(*queries), programs, filters))
 
 
 def _split(parts: list[_Asked], watermark: int) -> tuple[list[_Asked], list[_Asked]]:

@@ -48,6 +48,17 @@ class RankedLists(NamedTuple):
         offsets, seqs = lists_to_csr(batch.seqs, np.int64)
         return cls(offsets, seqs, lists_to_csr(batch.positions, np.int64)[1], lists_to_csr(batch.scores, np.float64)[1])
 
+    @classmethod
+    def joined(cls, parts: Sequence[tuple[np.ndarray, RankedLists]], n: int) -> RankedLists:
+        """Return one list for each of ``n`` queries, from lists of some of them, each once; the others get none.
+
+        :param parts: numbers of queries (int64[]), and a list for each.
+        """
+        owner = np.concatenate([np.repeat(rows, np.diff(lists.offsets)) for rows, lists in parts])
+        order = np.argsort(owner, kind="stable")
+        columns = (np.concatenate([lists[i] for _, lists in parts])[order] for i in (1, 2, 3))
+        return cls(np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=n)))), *columns)
+
     def columns(self, ids: Sequence[str]) -> dict[str, Any]:
         """Return the columns of :class:`Partials` and :class:`Answers` that hold the lists.
 

@@ -17,7 +17,7 @@ from dskype.spouts.settings import Settings
 from dskype.spouts.streams import Lookups
 from dskype.spouts.topics import Topics
 
-__all__ = ["Filter", "WindowSearches"]
+__all__ = ["Filter", "Found", "WindowSearches"]
 
 _BEFORE_ALL = -1
 _WAITING_MOST = 1000
@@ -43,7 +43,7 @@ class Filter(NamedTuple):
         return {"type": "boolean", **self._asdict()}
 
 
-class _Found(NamedTuple):
+class Found(NamedTuple):
     """Messages in the order of an answer: numbers int64[], positions int64[], scores float64[] or None; and how many match in all, if that is known."""
 
     seqs: np.ndarray
@@ -98,13 +98,13 @@ class WindowSearches:
         for name, at, record in due:
             if at <= _BEFORE_ALL:
                 none = np.zeros(0, np.int64)
-                self._send(name, at, _Found(none, none, None, 0 if record["type"] == "boolean" else None))
+                self._send(name, at, Found(none, none, None, 0 if record["type"] == "boolean" else None))
             elif name not in kept:
                 self._refuse(name, "gone", f"the window of watermark {at} is no longer there; try again")
             else:
-                self._send(name, at, found[name] if name in found else self._matching(at, from_map(Filter, record)))
+                self._send(name, at, found[name] if name in found else self.matching(at, from_map(Filter, record)))
 
-    def _topk(self, watermarks: Sequence[int], asked: Sequence[TopkSubscription]) -> list[_Found]:
+    def _topk(self, watermarks: Sequence[int], asked: Sequence[TopkSubscription]) -> list[Found]:
         if not asked:
             return []
         terms = [np.asarray(s.terms, np.int64) for s in asked]
@@ -123,13 +123,14 @@ class WindowSearches:
         steps = [np.asarray([] if s.program is None else s.program, np.int64) for s in asked]
         programs = Programs(np.cumsum([0, *map(len, steps)]), np.concatenate(steps))
         offsets, seqs, positions, scores = self._window.topk(queries, self._extent, self._diagonal_deg, programs=programs)
-        return [_Found(seqs[a:b], positions[a:b], scores[a:b], None) for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist())]
+        return [Found(seqs[a:b], positions[a:b], scores[a:b], None) for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist())]
 
-    def _matching(self, watermark: int, asked: Filter) -> _Found:
+    def matching(self, watermark: int, asked: Filter) -> Found:
+        """Return the newest messages of the window at a watermark that satisfy a filter, newest first. O(messages of the window)."""
         seqs, positions = self._window.matching((watermark - self._extent, watermark), asked.bbox, asked.region, asked.program, asked.terms)
-        return _Found(seqs[::-1][: asked.k], positions[::-1][: asked.k], None, len(seqs))
+        return Found(seqs[::-1][: asked.k], positions[::-1][: asked.k], None, len(seqs))
 
-    def _send(self, name: str, watermark: int, found: _Found) -> None:
+    def _send(self, name: str, watermark: int, found: Found) -> None:
         """Write the task's part of an answer. Ids of messages are JSON text, with the fields of results behind them."""
         ids = self._window.ids(found.seqs, found.positions) if len(found.seqs) else []
         lats, lons = (column.tolist() for column in self._window.places_of(found.seqs, found.positions))

@@ -14,6 +14,7 @@ from typing import Any
 from dskype.bolts import boolean
 from dskype.bolts.boolean_subscriptions import BooleanSubscriptions
 from dskype.bolts.checks import require_component
+from dskype.bolts.initial_matches import InitialMatches
 from dskype.bolts.message_queue import Arrived, MessageQueue
 from dskype.bolts.objects import StatePairs
 from dskype.bolts.refusals import Refusals
@@ -34,7 +35,7 @@ from dskype.topology.tuples import Tuple, TupleBatch
 
 __all__ = ["SubscriptionBolt"]
 
-_SNAPSHOT_KEYS = "engine boolean ids watermark announced asked queue topk filters requests topk_ends_ms ends_ms expired frozen fresh inherited changed replicas coverage placements transfers evaluator allowance programs regions thresholds begun inside pairs".split()
+_SNAPSHOT_KEYS = "engine boolean ids watermark announced asked queue topk filters requests topk_ends_ms ends_ms expired frozen fresh inherited changed replicas coverage placements transfers evaluator allowance programs regions thresholds initial begun inside pairs".split()
 """Keys of a snapshot, in order; ``replicas`` to ``transfers`` only with a distributor that replicates, ``evaluator`` only with load balancing, ``thresholds`` only with threshold subscriptions, the last three only with objects."""
 
 
@@ -123,8 +124,9 @@ class SubscriptionBolt(BatchBolt):
             self._owner: SubscriptionOwner = ReplicatedOwner(topk, boolean_subscriptions, publisher, counters, collector, context, distribution_tasks, settings)
         else:
             self._owner = SingleOwner(topk, boolean_subscriptions, publisher, counters, refusals)
+        self._initial = InitialMatches(collector, publisher, counters["matches"])
         context.register_gauge("subscriptions", lambda: len(topk.slots) + len(boolean_subscriptions.slots))
-        context.register_gauge("pending_evaluations", lambda: topk.evaluations)
+        context.register_gauge("pending_evaluations", lambda: topk.evaluations + len(self._initial))
         context.register_gauge("queued_messages", lambda: len(self._queue))
 
     # -- input ------------------------------------------------------------------------------------
@@ -138,12 +140,14 @@ class SubscriptionBolt(BatchBolt):
             assert self._pairs is not None
             self._pairs.append(StatePairs.of(streams.Pairs.of(batch)))
         elif stream == streams.Placements.name:
-            self._owner.place(streams.Placements.of(batch), batch.get_source_task())
+            self._initial.ask(self._owner.place(streams.Placements.of(batch), batch.get_source_task()))
         elif stream == streams.Transfers.name:
             self._owner.receive_transfers(list(streams.Transfers.rows(batch)))
-        elif (answers := self._topk.pop_answers(batch)) is not None:
-            self._owner.ask(self._owner.resolve(*answers).due)
-            self._topk.write_lists(self._context.clock_ms())
+        else:
+            self._initial.publish(batch)
+            if (answers := self._topk.pop_answers(batch)) is not None:
+                self._owner.ask(self._owner.resolve(*answers).due)
+                self._topk.write_lists(self._context.clock_ms())
 
     def on_watermark(self, watermark: int) -> None:
         """Apply the messages up to ``watermark``."""
@@ -182,6 +186,7 @@ class SubscriptionBolt(BatchBolt):
             **self._boolean.snapshot(),
             **self._owner.snapshot(),
             "allowance": self._allowance.snapshot(),
+            "initial": self._initial.snapshot(),
             **({} if self._pairs is None else {"pairs": self._pairs.snapshot()}),
         }
         ordered = {key: state.pop(key) for key in _SNAPSHOT_KEYS if key in state}
@@ -196,6 +201,8 @@ class SubscriptionBolt(BatchBolt):
         self._queue.restore(state["queue"])
         if self._pairs is not None and "pairs" in state:
             self._pairs.restore(state["pairs"])
+        if "initial" in state:  # absent from snapshots of earlier versions
+            self._initial.restore(state["initial"])
         self._topk.restore(state)
         self._boolean.restore(state)
         self._owner.restore(state)

@@ -204,7 +204,7 @@ class TopkSubscriptions:
         asked = self.engine.subscriptions(slots)
         queries = QueryBatch(np.full(n, self.watermark), np.asarray(self.engine.wanted(slots), np.int64), **asked)
         names, programs = self.metadata.columns(slots)[0].tolist(), self.engine.programs(slots).column()
-        Requests(request=numbers, subscription=names, **queries.columns(), programs=programs).emit_batch(self._collector)
+        Requests(request=numbers, subscription=names, **queries.columns(), programs=programs, filter=[None] * n).emit_batch(self._collector)
 
     def pop_answers(self, batch: TupleBatch) -> tuple[np.ndarray, RankedLists] | None:
         """Close the open requests that a frame answers; return their slots (int32[n]) and a list for each, or None if there are none."""

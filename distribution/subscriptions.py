@@ -39,6 +39,10 @@ class TopkSubscription(NamedTuple):
         """Return the map that travels."""
         return {"type": "topk", **_given(self)}
 
+    def placed(self, updated: bool) -> TopkSubscription:
+        """Return it as the task that places it passes it on; see :meth:`BooleanSubscription.placed`."""
+        return self._replace(update=None)
+
 
 class Scorer(NamedTuple):
     """What gives messages a score for a threshold subscription, and the score that they have to reach.
@@ -74,6 +78,7 @@ class BooleanSubscription(NamedTuple):
     :ivar update: as in :class:`TopkSubscription`.
     :ivar scorer: the fields of a :class:`Scorer`, which decides too: the rectangle and the condition have all messages that may reach its score
         (:mod:`dskype.spouts.reach`). None: they match without a score.
+    :ivar initial: a :class:`dskype.bolts.searches.Filter` as a map, on the way to the task that asks for what matches already; None: nobody asks.
     """
 
     bbox: Any
@@ -86,10 +91,15 @@ class BooleanSubscription(NamedTuple):
     begun: int | None = None
     update: bool | None = None
     scorer: Any = None
+    initial: Any = None
 
     def encode(self) -> dict[str, Any]:
         """Return the map that travels."""
         return {"type": "boolean", **_given(self)}
+
+    def placed(self, updated: bool) -> BooleanSubscription:
+        """Return it as the task that places it passes it on: it has decided whether it goes on from another registration, and if it does (``updated``), it asks for nothing."""
+        return self._replace(update=None, initial=None if updated else self.initial)
 
 
 def _given(subscription: Any) -> dict[str, Any]:

@@ -378,6 +378,11 @@ class SubscriptionSpout(KafkaSpout):
                     hint = "use a boolean subscription, or another topology without dskype.objects"
                     kind, given = ("Top-k", "topk") if isinstance(parsed, TopkSubscription) else ("Threshold", "threshold")
                     raise RecordError(explain(f"{kind} subscriptions do not work with dskype.objects", given=given, legal="boolean", hint=hint), f"no-{given}")
+                if settings.objects and isinstance(parsed, BooleanSubscription) and parsed.initial is not None:
+                    hint = "leave 'initial' out: the next update of each object says what it enters"
+                    raise RecordError(
+                        explain("'initial' does not work with dskype.objects, which keeps no window", given=parsed.initial, hint=hint), "no-initial"
+                    )
                 if (warning := self._ceiling.check(parsed)) is not None:
                     self._collector.report_error(warning)
             except RecordError as error:

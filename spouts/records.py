@@ -233,14 +233,14 @@ def parse_subscription(
 
     ``{"type":"threshold",...}`` has the fields of ``topk``, but ``"min_score": 0..1`` in place of ``k``.
 
-    ``{"type":"boolean","bbox"?:[west,south,east,north] | "region"?: REGION,"expression"?: str | "keywords":[str],"ttl_s"?: number,"inside"?: bool,"meta"?: any}``: without a place the
+    ``{"type":"boolean","bbox"?:[west,south,east,north] | "region"?: REGION,"expression"?: str | "keywords":[str],"ttl_s"?: number,"inside"?: bool,"initial"?: bool | int,"meta"?: any}``: without a place the
     subscription is about the whole globe, and without words about all messages in its place. One of the two must be there.
 
     :param language: what expressions may speak of; None: of words, in the limits.
     :raises RecordError: if it cannot be used.
 
     >>> parse_subscription(b"s1", b'{"type": "boolean", "bbox": [11, 48, 12, 49], "expression": "coffee OR tea"}', tokenizer=Tokenizer())
-    BooleanSubscription(id='s1', bbox=(11.0, 48.0, 12.0, 49.0), expression=['or', 'coffee', 'tea'], ttl_s=None, meta=None, region=None, inside=False, update=False)
+    BooleanSubscription(id='s1', bbox=(11.0, 48.0, 12.0, 49.0), expression=['or', 'coffee', 'tea'], ttl_s=None, meta=None, region=None, inside=False, update=False, initial=None)
     """
     id = parse_key(key, limits)
     record = json_object(value, limits.text_max_bytes, "a subscription", limits.meta_max_bytes)
@@ -290,6 +290,9 @@ def _scoring(
     other, hint = ("min_score", "the type 'threshold' has 'min_score' in place of 'k'") if topk else ("k", "the type 'topk' has 'k' in place of 'min_score'")
     if other in record:
         _refuse(f"invalid-{other.replace('_', '-')}", f"Expected no '{other}' in a subscription of the type '{record['type']}'", record, other, "nothing", hint)
+    if "initial" in record:
+        hint = "its first list is the best of the window already" if topk else "a search finds what is in the window"
+        _refuse("invalid-initial", f"Expected no 'initial' in a subscription of the type '{record['type']}'", record, "initial", "nothing", hint)
     if topk and (type(k) is not int or not 1 <= k <= limits.k_max):
         _refuse("invalid-k", "Expected 'k'", record, "k", f"an integer from 1 to {limits.k_max}")
     if not topk and (type(min_score) not in (int, float) or not 0 <= min_score <= 1):
@@ -330,7 +333,17 @@ def _boolean(id: str, record: dict[str, Any], tokenizer: Tokenizer, limits: Limi
     inside = record.get("inside", False)
     if type(inside) is not bool:
         _refuse("invalid-inside", "Expected 'inside' as a boolean", record, "inside", "true or false")
-    return BooleanSubscription(id, bbox, expression, ttl_s_of(record), _meta(record, limits), region, inside, is_update(record))
+    return BooleanSubscription(id, bbox, expression, ttl_s_of(record), _meta(record, limits), region, inside, is_update(record), _initial(record, limits))
+
+
+def _initial(record: dict[str, Any], limits: Limits) -> int | None:
+    """Return how many of the messages that match already a subscription wants at most; None: none."""
+    initial = record.get("initial", False)
+    if type(initial) is bool:
+        return limits.k_max if initial else None
+    if type(initial) is not int or not 1 <= initial <= limits.k_max:
+        _refuse("invalid-initial", "Expected 'initial'", record, "initial", f"true, false, or an integer from 1 to {limits.k_max}")
+    return initial
 
 
 def _refuse(code: str, words: str, record: dict[str, Any], name: str, legal: str | None = None, hint: str | None = None) -> NoReturn:

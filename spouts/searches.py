@@ -16,7 +16,7 @@ __all__ = ["DEFAULT_TIMEOUT_MS", "MOST_TIMEOUT_MS", "Search", "parse_search"]
 DEFAULT_K, DEFAULT_ALPHA = 10, 0.5
 DEFAULT_TIMEOUT_MS, MOST_TIMEOUT_MS = 10_000, 300_000
 """How long a search waits for its answer: by default, and at most."""
-_NOT_HERE = ("meta", "ttl_s", "inside")
+_NOT_HERE = ("meta", "ttl_s", "inside", "initial")
 """Fields of subscriptions that say nothing about a search."""
 
 

@@ -360,7 +360,7 @@ class Window(Stream):
     prefixes: Int64Lists
 
 
-@_stream("requests", later=2)
+@_stream("requests", later=3)
 class Requests(Stream):
     """Queries of subscriptions over the window at a watermark; see :class:`dskype.bolts.window.base.QueryBatch`.
 
@@ -368,6 +368,8 @@ class Requests(Stream):
     :ivar count: the most messages wanted.
     :ivar programs: which messages count (:mod:`dskype.spouts.filters`); an empty list: all do.
     :ivar scale_m: the distance at which the spatial similarity is 0; 0: distances are in degrees.
+    :ivar filter: that of a boolean subscription (a :class:`dskype.bolts.searches.Filter` as a map), which asks for its newest messages; the columns of scores
+        mean nothing there. None: a top-k subscription.
     """
 
     request: Int64
@@ -381,6 +383,7 @@ class Requests(Stream):
     weights: Float64Lists
     programs: Int64Lists
     scale_m: Metres
+    filter: Plain
 
 
 @_stream("progress")

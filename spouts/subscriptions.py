@@ -87,6 +87,7 @@ class BooleanSubscription:
     :ivar region: an encoded region (:mod:`dskype.spouts.regions`) in ``bbox``; None: the rectangle.
     :ivar inside: whether updates of objects that stay in are reported, too.
     :ivar update: whether it goes on from the registration before it.
+    :ivar initial: the most messages that it wants of those that match already; None: none.
     """
 
     id: str
@@ -97,17 +98,18 @@ class BooleanSubscription:
     region: list[float] | None = None
     inside: bool = False
     update: bool = False
+    initial: int | None = None
 
     def to_record(self) -> dict[str, Any]:
         """Return the subscription as a dict of plain values, for :func:`subscription_from_record`."""
         record = {"type": "boolean", "id": self.id, "bbox": list(self.bbox), "expression": self.expression, "ttl_s": self.ttl_s, "meta": self.meta}
-        record |= {} if self.region is None else {"region": self.region}
+        record |= {name: value for name in ("region", "initial") if (value := getattr(self, name)) is not None}
         return record | {name: True for name in ("inside", "update") if getattr(self, name)}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> BooleanSubscription:
         """Return the subscription of a dict that :meth:`to_record` made (lists may have become tuples on the way)."""
-        later = record.get("region"), record.get("inside", False), record.get("update", False)
+        later = record.get("region"), record.get("inside", False), record.get("update", False), record.get("initial")
         return cls(record["id"], tuple(record["bbox"]), expressions.as_lists(record["expression"]), record["ttl_s"], record["meta"], *later)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from dskype.bolts.replication.merger import Merger, Publication
 from dskype.bolts.replication.messages import Begin, Finish, decode_replica_message
 from dskype.bolts.results.deltas import DeltaBatch
-from dskype.bolts.results.events import MATCHES
+from dskype.bolts.results.events import INITIAL, MATCHES
 from dskype.spouts import streams
 from dskype.topology.tuples import TupleBatch
 
@@ -74,20 +74,25 @@ class MergedResults(ResultStrategy):
         context.register_gauge("merged", lambda: len(self._merger))
 
     def filter_deltas(self, task: int, batch: DeltaBatch) -> DeltaBatch | None:
-        """Return the changes of replicas that are alone; keep matches and merge other changes."""
-        found = np.isin(batch.ops, MATCHES)
+        """Return the changes of replicas that are alone, and the matches that were there before their subscriptions, which one task has found; keep other matches and merge other changes."""
+        found, initial = np.isin(batch.ops, MATCHES), np.flatnonzero(batch.ops == INITIAL)
         if not found.any():
             left = self._merger.receive_changes(task, batch)
             rows = None if left.all() else np.flatnonzero(left)
         else:
-            self._matches.append(batch._replace(positions=None).select(np.flatnonzero(found)))
+            if len(waits := np.setdiff1d(np.flatnonzero(found), initial)):
+                self._matches.append(batch._replace(positions=None).select(waits))
             rows = np.flatnonzero(~found)
             if len(rows):
                 changes = batch._replace(subscriptions=None, ranks=None, metas=None).select(rows)
                 rows = rows[self._merger.receive_changes(task, changes)]
         if not self._wants_deltas:
-            return None
-        return batch if rows is None else batch._replace(seqs=None, positions=None).select(rows)
+            rows = initial
+        elif rows is None:  # there are no matches
+            return batch
+        elif len(initial):
+            rows = np.union1d(rows, initial)
+        return batch._replace(seqs=None, positions=None).select(rows) if len(rows) else None
 
     def keeps_list(self, registration: str, task: int) -> bool:
         """Tell whether the task's replica is merged; then the merged list will be written instead."""

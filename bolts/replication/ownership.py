@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from dskype.bolts.boolean_subscriptions import BooleanSubscriptions
+from dskype.bolts.initial_matches import Question
 from dskype.bolts.message_queue import Arrived
 from dskype.bolts.objects import StatePairs
 from dskype.bolts.ranked_lists import RankedLists
@@ -63,8 +64,8 @@ class SubscriptionOwner(ABC):
         self._topk, self._boolean, self._publisher, self._counters = topk, boolean, publisher, counters
 
     @abstractmethod
-    def place(self, placements: Placements, source: int) -> None:
-        """Apply placements in order, from the distribution task ``source``."""
+    def place(self, placements: Placements, source: int) -> list[Question]:
+        """Apply placements in order, from the distribution task ``source``; return what new boolean subscriptions ask of the window."""
 
     def receive_transfers(self, rows: Sequence[Transfers]) -> None:
         """Apply rows of the stream ``transfers``: subscriptions that other tasks have sent. Without replication there are none."""
@@ -159,10 +160,11 @@ class SingleOwner(SubscriptionOwner):
 
     # -- placements -------------------------------------------------------------------------------
 
-    def place(self, placements: Placements, source: int) -> None:
+    def place(self, placements: Placements, source: int) -> list[Question]:
         """Register, replace and unregister subscriptions in order; runs of new top-k subscriptions go to the engine together."""
         new: list[tuple[str, str, TopkSubscription]] = []
         names: set[str] = set()
+        questions: list[Question] = []
         for name, registration, record in placements.each("subscription", "registration", "placement"):
             if name in names:
                 self._insert_topk(new)
@@ -188,7 +190,10 @@ class SingleOwner(SubscriptionOwner):
             elif subscription is not None:
                 self._boolean.open(name, registration, subscription, self._topk.watermark)
                 self._publisher.events([name], [registration], [event], [self._topk.watermark])
+                if subscription.initial is not None and event == "active":
+                    questions.append(Question(name, registration, subscription.meta, self._topk.watermark, subscription.initial))
         self._insert_topk(new)
+        return questions
 
     def _bequeath(self, name: str) -> _Inherited | None:
         """Forget a top-k subscription without a word, and return the list that it has published; None: it has not been active, and is removed."""

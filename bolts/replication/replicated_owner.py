@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dskype.bolts.boolean_subscriptions import BooleanSubscriptions
+from dskype.bolts.initial_matches import Question
 from dskype.bolts.message_queue import Arrived
 from dskype.bolts.objects import StatePairs
 from dskype.bolts.ranked_lists import RankedList, RankedLists
@@ -68,6 +69,7 @@ class ReplicatedOwner(SubscriptionOwner):
         super().__init__(topk, boolean, publisher, counters)
         self._collector, self._distribution_tasks = collector, distribution_tasks
         tasks, index = context.get_component_tasks(context.get_this_component_id()), context.get_this_task_index()
+        self._index = index
         self._coverage = Coverage(len(distribution_tasks), summarizes(settings))
         self._replicas = Replicas(topk, collector, publisher, self._coverage, tasks, index, settings.window_kind == "count")
         self._transfers = Transfers(collector, tasks, partial(distributor_of_plan, settings, len(tasks)), context.register_counter("transferred"))
@@ -79,9 +81,13 @@ class ReplicatedOwner(SubscriptionOwner):
 
     # -- placements -------------------------------------------------------------------------------
 
-    def place(self, placements: streams.Placements, source: int) -> None:
-        """Apply placements, epochs and ends in order; runs of new top-k subscriptions go to the engine together."""
+    def place(self, placements: streams.Placements, source: int) -> list[Question]:
+        """Apply placements, epochs and ends in order; runs of new top-k subscriptions go to the engine together.
+
+        Of the first tasks of a boolean subscription the first one asks for what matches already.
+        """
         new: list[tuple[str, str, Placement]] = []
+        questions: list[Question] = []
         for name, registration, record in placements.each("subscription", "registration", "placement"):
             message = decode_placement(record)
             if isinstance(message, Placement) and isinstance(message.subscription, TopkSubscription):
@@ -90,6 +96,10 @@ class ReplicatedOwner(SubscriptionOwner):
             self._open_replicas(new)
             new = []
             if isinstance(message, Placement):
+                if (filter := (subscription := message.subscription).initial) is not None:
+                    if message.epoch.number == 1 and message.epoch.tasks[0] == self._index:
+                        questions.append(Question(name, registration, subscription.meta, message.epoch.at, filter))
+                    message = message._replace(subscription=subscription._replace(initial=None))
                 self._open_boolean(name, registration, message)
             elif isinstance(message, PlanMarker):
                 self._coverage.record_marker(message.version, source, message.high)
@@ -108,6 +118,7 @@ class ReplicatedOwner(SubscriptionOwner):
             else:
                 self._apply_to_boolean(name, registration, message)
         self._open_replicas(new)
+        return questions
 
     def _open_boolean(self, name: str, registration: str, placement: Placement) -> None:
         slot = self._boolean.open(name, registration, placement.subscription)

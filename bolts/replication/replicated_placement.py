@@ -154,11 +154,11 @@ class ReplicatedPlacement(PlacementStrategy):
         return len(self._registry) < limit or self._registry.get(name) is not None
 
     def register(self, name: str, registration: str, subscription: Subscription) -> None:
-        """Place a subscription, and end the one of the same name. One that goes on from that has the same type, and its results do."""
+        """Place a subscription, and end the one of the same name. One that goes on from that has the same type, and its results do; it asks for nothing."""
         topk, old = isinstance(subscription, TopkSubscription), self._registry.get(name)
         updated = bool(subscription.update) and old is not None and old.topk == topk
         self._counters["unknown_updated"].inc(bool(subscription.update) and old is None)
-        begun, subscription = self._begun.get(name, self.watermark) if updated else self.watermark, subscription._replace(update=None)
+        begun, subscription = self._begun.get(name, self.watermark) if updated else self.watermark, subscription.placed(updated)
         if old is not None:
             self._end(name, old, replaced=topk, updated=updated)
         if isinstance(subscription, BooleanSubscription) and self._objects:

@@ -14,6 +14,7 @@ __all__ = [
     "ADD",
     "ENTER",
     "EVENTS",
+    "INITIAL",
     "INSIDE",
     "LEAVE",
     "LIMITED_KEY",
@@ -32,11 +33,11 @@ __all__ = [
     "parse_registration",
 ]
 
-ADD, REMOVE, MATCH, ENTER, INSIDE, LEAVE, SCORE, SCORED_MATCH = 0, 1, 2, 3, 6, 7, 8, 9
-OPS = ("add", "remove", "match", "enter", "", "", "inside", "leave", "score", "match")
+ADD, REMOVE, MATCH, ENTER, INSIDE, LEAVE, SCORE, SCORED_MATCH, INITIAL = 0, 1, 2, 3, 6, 7, 8, 9, 10
+OPS = ("add", "remove", "match", "enter", "", "", "inside", "leave", "score", "match", "match")
 """Names of the op codes. 4 and 5 are changes of one replica's list (:data:`dskype.bolts.replication.messages.PART`)."""
-MATCHES = (MATCH, ENTER, INSIDE, LEAVE, SCORED_MATCH)
-"""Op codes of results of boolean and threshold subscriptions; a match of the latter has a score."""
+MATCHES = (MATCH, ENTER, INSIDE, LEAVE, SCORED_MATCH, INITIAL)
+"""Op codes of results of boolean and threshold subscriptions; a match of the latter has a score, and ``INITIAL`` is one that was there when the subscription became active."""
 EVENTS = ("active", "updated", "removed")
 """Events of which a registration has each once, but only one of ``active`` and ``updated``. A fourth one, ``limited``, may come several times."""
 LIMITED_KEY = b"\xff"

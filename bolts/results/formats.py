@@ -3,7 +3,7 @@
 Topics and formats (``score`` of a match: of a threshold subscription; UTF-8; the id of a message is JSON text already and is inserted unchanged)::
 
     <topology>.results        {"v":1,"subscription":id,"watermark":w,"op":"add" | "score","message":m,"score":s,"rank":r,"meta":...}
-                              {"v":1,"subscription":id,"watermark":w,"op":"remove" | "match","message":m,"score"?:s,"meta":... | "meta_omitted":true}
+                              {"v":1,"subscription":id,"watermark":w,"op":"remove" | "match","message":m,"score"?:s,"initial"?:true,"meta":... | "meta_omitted":true}
                               {"v":1,"subscription":id,"watermark":w,"op":"enter" | "inside" | "leave","message":m,"object":o,"meta":...}
     <topology>.matches        {"v":1,"message":m,"watermark":w,"task":t,"subscriptions":[id,...]}
     <topology>.topk           {"v":1,"subscription":id,"registration":"p-o","watermark":w,"topk":[{"message":m,"score":s},...]}
@@ -16,7 +16,7 @@ subscription, left out if it has none. Deltas and events carry the header ``resu
 op and message as text, equal whenever the same result is written again.
 
 With ``dskype.results.matches: grouped`` each task that finds matches of a message writes one record of ``<topology>.matches`` for
-them (an update of an object is a record for each subscription all the same): its key is the message's id, ``t`` the task that writes. Matches that would make the record too long are split over several.
+them (an update of an object, and a match that was there before the subscription, is a record for each subscription all the same): its key is the message's id, ``t`` the task that writes. Matches that would make the record too long are split over several.
 Their ``result-id`` is message, sequence number, task and number of the record.
 
 With ``dskype.results.fields`` the ids of messages that are given here have fields behind them (:mod:`dskype.spouts.result_fields`), which go into the records with them: each
@@ -38,7 +38,20 @@ import pyarrow.compute as pc
 
 from dskype.bolts.results import match_kernels
 from dskype.bolts.results.deltas import DeltaBatch, check_lengths, numbers_of
-from dskype.bolts.results.events import ADD, MATCHES, OMITTED, OPS, REGISTERED, REMOVE, SCORE, SCORED_MATCH, SUBSCRIPTION, WATERMARK, parse_registration
+from dskype.bolts.results.events import (
+    ADD,
+    INITIAL,
+    MATCHES,
+    OMITTED,
+    OPS,
+    REGISTERED,
+    REMOVE,
+    SCORE,
+    SCORED_MATCH,
+    SUBSCRIPTION,
+    WATERMARK,
+    parse_registration,
+)
 from dskype.bolts.results.match_kernels import Names
 from dskype.spouts.columns import read_only, to_strings
 from dskype.spouts.result_fields import BEHIND_ID
@@ -146,6 +159,8 @@ def delta_records(batch: DeltaBatch, fields: bool = False) -> Records:
             ranking = _joined(ranking, ranks if adds.all() else pc.if_else(pa.array(adds), ranks, ""))
         if not scored.all():
             ranking = pc.if_else(pa.array(scored), ranking, "")
+    if (initial := ops == INITIAL).any():
+        ranking = pc.if_else(pa.array(initial), ',"initial":true', ranking)
     values = _joined(SUBSCRIPTION, shared.names, WATERMARK, marks, ',"op":"', names, '","message":', messages, ranking, shared.tails)
     return Records(shared.keys, values, _joined(shared.registrations, "/", shared.names, "/", marks, "/", names, "/", ids))
 

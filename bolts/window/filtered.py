@@ -129,7 +129,7 @@ class FilteredWindow(MessageWindow):
                 asked[open_rows] = self._more(asked[open_rows], passed[~done], queries.wanted[open_rows])
                 again.append(open_rows)
             todo = np.concatenate(again)
-        return _joined(parts, queries.n)
+        return RankedLists.joined(parts, queries.n)
 
     def _groups(self, rows: np.ndarray, asked: np.ndarray) -> list[np.ndarray]:
         """Cut queries into groups that together ask for few enough messages."""
@@ -250,11 +250,3 @@ def _gather(ends: np.ndarray, values: Queue, rows: np.ndarray) -> tuple[np.ndarr
     begins = np.where(rows > 0, ends[rows - 1], values.base)
     offsets = np.concatenate(([0], np.cumsum(ends[rows] - begins)))
     return offsets, values.view[np.arange(offsets[-1]) + np.repeat(begins - values.base - offsets[:-1], np.diff(offsets))]
-
-
-def _joined(parts: list[tuple[np.ndarray, RankedLists]], n: int) -> RankedLists:
-    """Return one list for each of ``n`` queries, from lists of some of them, each once."""
-    owner = np.concatenate([np.repeat(rows, np.diff(lists.offsets)) for rows, lists in parts])
-    order = np.argsort(owner, kind="stable")
-    columns = (np.concatenate([lists[i] for _, lists in parts])[order] for i in (1, 2, 3))
-    return RankedLists(np.concatenate(([0], np.cumsum(np.bincount(owner, minlength=n)))), *columns)

@@ -269,7 +269,7 @@ class PubSub(TopicReader):
         :param region: in place of ``bbox``: ``{"center": {"lat": ..., "lon": ...}, "radius_m": ...}``, a GeoJSON Polygon or MultiPolygon, or a list of these.
         :param ttl_s: how long it lives, in seconds. Default: until it is unregistered.
         :param inside: whether updates of objects that stay in are reported, too (docs/concepts/objects.md). Default: only ``enter`` and ``leave`` are.
-        :param more: further fields of the record: ``meta``, any JSON value, comes back with the results.
+        :param more: further fields of the record: ``meta``, any JSON value, comes back with the results; ``initial``, True or a number: what matches already comes, too (docs/concepts/boolean.md).
         :returns: the id; for the rest see :meth:`subscribe`.
         """
         fields = {"expression": expression, "keywords": listed(keywords), "bbox": listed(bbox), "region": region, "ttl_s": ttl_s, "inside": inside}

@@ -136,6 +136,11 @@ class Result:
         """What the object did: ``enter``, ``inside`` or ``leave``; None: the result is of no object."""
         return None if self.object is None else self.op
 
+    @property
+    def initial(self) -> bool:
+        """Whether it is a match that was there already when the subscription became active."""
+        return self.value.get("initial") is True
+
     @classmethod
     def all_of(cls, record: Any, subscriptions: Collection[str] | None = None) -> list[Result]:
         """Parse a record of the results or of grouped matches, which has a result for each of its subscriptions; [] if it is neither.

@@ -14,6 +14,7 @@ import numpy as np
 from dskype.deploy.verification import _kernels, show
 from dskype.deploy.verification.carried import check_carried
 from dskype.deploy.verification.grouped import read_grouped
+from dskype.deploy.verification.initial import check_initial
 from dskype.deploy.verification.inputs import Inputs
 from dskype.deploy.verification.moves import check_moves
 from dskype.deploy.verification.oracle import TOLERANCE, Oracle
@@ -51,7 +52,7 @@ def verify(
     - Registrations begin and end in order.
     - Each whole list equals the best k of the window at its watermark.
     - Deltas, folded in order, give that list at each of their watermarks, with the right ranks.
-    - Boolean matches are right and complete, and occur once. So are ``enter``, ``inside`` and ``leave`` of objects.
+    - Boolean matches are right and complete, and occur once. So are those that were there when a subscription became active, if it asks for them, and ``enter``, ``inside`` and ``leave`` of objects.
     - The fields that results carry are those of their messages.
     - With ``final``, each subscription is active, and its last list and last deltas equal the best k at the newest message.
 
@@ -98,13 +99,14 @@ class _Verification:
         self._registry.check_order(self._final, history.newest, int(history.arrival_ms.max(initial=0)), inputs.runs == 1)
         report.compared["subscriptions"] += len(self._registry.last)
         lists = read_lists(inputs, self._registry, history, report, self._progress)
-        changes, matches, moves = read_deltas(inputs, self._registry, history, report, self._progress, ends=not self._final)
+        changes, matches, moves, initial = read_deltas(inputs, self._registry, history, report, self._progress, ends=not self._final)
         grouped, self._known = read_grouped(inputs, self._registry, history, report, self._progress, self._final)
         self._single, self._grouped = len(matches.code), self._settings.matches == "grouped"
         check_carried(inputs, self._registry, history, report, self._progress)
         self._oracle = Oracle(history, self._settings)
         self._check_lists(lists, changes)
         self._check_matches(matches.joined(grouped))
+        check_initial(initial, self._registry, self._oracle, inputs, report, max(self._since, self._least), self._final)
         if self._settings.objects:
             self._progress("comparing objects")
             check_moves(moves, self._registry, self._oracle, self._settings, inputs, report, self._since, self._final)

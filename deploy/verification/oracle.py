@@ -148,16 +148,28 @@ class Oracle:
         first, last = np.searchsorted(history.position, [after, until], side="right").tolist()
         rows = self._satisfying(subscription.expression, first, last)
         bbox = subscription.bbox if subscription.region is None else geometry.widened(subscription.bbox)
-        if history.areas is None:
-            west, south, east, north = bbox
-            lat, lon = history.lat[rows], history.lon[rows]
-            inside = (lon >= west) & (lon <= east) if west <= east else (lon >= west) | (lon <= east)
-            inside &= (lat >= south) & (lat <= north)
-        else:
-            inside = meeting(history.areas[rows], bbox)
+        inside = self._centred(rows, bbox) if history.areas is None else meeting(history.areas[rows], bbox)
         if registration.expires_ms is not None:
             inside &= history.arrival_ms[rows] < registration.expires_ms
         return self._touching(rows[inside], subscription)
+
+    def newest(self, registration: Registration, watermark: int, most: int) -> np.ndarray:
+        """Return the newest rows of the window that a boolean subscription matches, rising. Areas lie at their centres there."""
+        history, subscription = self.history, registration.subscription
+        first, last = np.searchsorted(history.position, [watermark - self.extent, watermark], side="right").tolist()
+        rows, region = self._satisfying(subscription.expression, first, last), subscription.region
+        rows = rows[self._centred(rows, subscription.bbox if region is None else geometry.widened(subscription.bbox))]
+        if region is not None:
+            gaps_m = [geometry.gap_m(region, lat, lon) for lat, lon in zip(history.lat[rows].tolist(), history.lon[rows].tolist())]
+            rows = rows[np.array(gaps_m) <= 0]
+        return rows[-most:]
+
+    def _centred(self, rows: np.ndarray, bbox: Sequence[float]) -> np.ndarray:
+        """Tell of which rows the centre is in a rectangle, bool[]."""
+        west, south, east, north = bbox
+        lat, lon = self.history.lat[rows], self.history.lon[rows]
+        inside = (lon >= west) & (lon <= east) if west <= east else (lon >= west) | (lon <= east)
+        return inside & (lat >= south) & (lat <= north)
 
     def _touching(self, rows: np.ndarray, subscription: Any) -> np.ndarray:
         """Return those of some rows whose messages share a place with a subscription; their rectangles do already."""

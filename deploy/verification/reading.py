@@ -132,6 +132,8 @@ def read_subscription(key: bytes | None, value: bytes | None, settings: Settings
     meta = _meta(record, limits)
     if kind != "boolean" and settings.objects:
         raise UnusableRecord(f"a {kind} subscription where there are objects")
+    if kind != "boolean" and "initial" in record:
+        raise UnusableRecord(f"an initial of a {kind} subscription")
     if kind != "boolean":
         words = keywords_of(_text(record["text"], limits), settings) if name in record else _keywords(record["keywords"], settings)
         _check_words(words, limits)
@@ -156,7 +158,17 @@ def read_subscription(key: bytes | None, value: bytes | None, settings: Settings
     bbox, region = _area(record) if "bbox" in record or "region" in record else ((-180.0, -90.0, 180.0, 90.0), None)
     if not isinstance(inside := record.get("inside", False), bool):
         raise UnusableRecord("an inside that is neither true nor false")
-    return BooleanSubscription(id, bbox, expression, _ttl_s(record), meta, region, inside, _is_update(record))
+    return BooleanSubscription(id, bbox, expression, _ttl_s(record), meta, region, inside, _is_update(record), _initial(record, settings))
+
+
+def _initial(record: dict[str, Any], settings: Settings) -> int | None:
+    """Return how many messages that match already are asked for at most; None: none are."""
+    initial, most = record.get("initial", False), settings.limits.k_max
+    if initial is not True and initial is not False and not _is_integer(initial, 1, most):
+        raise UnusableRecord("an initial that is neither true nor false, nor a number of messages")
+    if initial is not False and settings.objects:
+        raise UnusableRecord("an initial where there are objects")
+    return most if initial is True else initial or None
 
 
 def _is_update(record: dict[str, Any]) -> bool:

@@ -23,8 +23,8 @@ from dskype.deploy.verification.report import SHARED_RESULT_ID, Report
 __all__ = ["Changes", "Lists", "Matches", "Moves", "cut_chunks", "has_repeated_id", "message_codes", "read_deltas", "read_lists", "read_table"]
 
 _ROWS, _BYTES = 20_000, 32 << 20
-SCORED = 6
-"""Of a change: a message that was in the list when the subscription was updated has another score."""
+SCORED, INITIAL = 6, 7
+"""Of a change: a message that was in the list when the subscription was updated has another score. Of a match: it was there when the subscription became active."""
 _OPS = {"add": 0, "remove": 1, "match": 2, "enter": 3, "inside": 4, "leave": 5, "score": SCORED}
 
 Progress = Callable[[str], None]
@@ -73,7 +73,7 @@ class Changes:
 
 @dataclass
 class Matches:
-    """Published matches, each once, in the order of their writers.
+    """Published matches, each once, in the order of their writers; initial ones are by themselves.
 
     :ivar registration, watermark, code: int64[n].
     :ivar partition, offset: int64[n], the records.
@@ -287,7 +287,9 @@ def _join_lists(records: Sequence[Record], registry: Registry, found: dict[int, 
 
 
 def _delta_schema(message: pa.DataType) -> pa.Schema:
-    return pa.schema([*_HEAD, ("op", pa.string()), ("message", message), ("score", pa.float64()), ("rank", pa.int64()), ("object", pa.string())])
+    return pa.schema(
+        [*_HEAD, ("op", pa.string()), ("message", message), ("score", pa.float64()), ("rank", pa.int64()), ("object", pa.string()), ("initial", pa.bool_())]
+    )
 
 
 _DELTA_SCHEMAS = {True: _delta_schema(pa.string()), False: _delta_schema(pa.int64())}
@@ -303,10 +305,13 @@ class _Deltas:
         self.object: dict[int, str] = {}
 
 
-def read_deltas(inputs: Inputs, registry: Registry, history: History, report: Report, progress: Progress, ends: bool = True) -> tuple[Changes, Matches, Moves]:
+def read_deltas(
+    inputs: Inputs, registry: Registry, history: History, report: Report, progress: Progress, ends: bool = True
+) -> tuple[Changes, Matches, Moves, Matches]:
     """Parse the topic of results. Repetitions (``result-id``) count once.
 
     :param ends: find out which changes are ``open``.
+    :returns: the last ones are the initial matches.
     """
     records, topic = inputs.results, inputs.topics.results
     columns = _Deltas(len(records))
@@ -328,7 +333,7 @@ def read_deltas(inputs: Inputs, registry: Registry, history: History, report: Re
             slow += _deltas_at_once(chunk, records, _DELTA_SCHEMAS[textual], owners, history, columns)
     for i in sorted(slow):
         _one_delta(i, records[i], topic, registry, history, report, columns)
-    return _changes(records, columns, ends), _matches(records, columns), _moves(records, columns)
+    return _changes(records, columns, ends), _matches(records, columns, 2), _moves(records, columns), _matches(records, columns, INITIAL)
 
 
 def _carries(value: bytes, registration: Registration) -> bool:
@@ -396,6 +401,9 @@ def _deltas_at_once(
     good &= ~added | (table["score"].is_valid().to_numpy() & table["rank"].is_valid().to_numpy())
     good &= ((op < 2) | (op == SCORED)) == np.array([r.is_topk for r in registrations], bool)
     good &= ((op > 2) & (op < SCORED)) == table["object"].is_valid().to_numpy()
+    initial = table["initial"].fill_null(False).to_numpy()
+    good &= np.where(initial, (op == 2) & ~table["score"].is_valid().to_numpy(), table["initial"].is_null().to_numpy())
+    op = np.where(initial, INITIAL, op)
     to = np.array(chunk)[good]
     columns.op[to] = op[good]
     columns.registration[to] = np.array([r.number for r in registrations])[good]
@@ -422,15 +430,17 @@ def _one_delta(i: int, record: Record, topic: str, registry: Registry, history: 
         report.notes["results whose meta a limit has left out"] += 1
     wrong_meta = not omitted and ("meta_omitted" in value or value.get("meta") != found.meta)
     wrong_object = type(value.get("object")) is not str if op is not None and 2 < op < SCORED else "object" in value
-    if op is None or type(rank) is not int or type(score) not in (float, int) or type(value["message"]) not in (str, int) or wrong_meta or wrong_object:
+    wrong_initial = "initial" in value and (op != 2 or value["initial"] is not True or "score" in value)
+    wrong = wrong_meta or wrong_object or wrong_initial
+    if op is None or type(rank) is not int or type(score) not in (float, int) or type(value["message"]) not in (str, int) or wrong:
         report.differ(
             "format",
-            f"a record of {topic} has a wrong field (op, rank, score, message, object or meta)",
+            f"a record of {topic} has a wrong field (op, rank, score, message, object, initial or meta)",
             where=where(topic, record),
             details=(f"{record.value!r:.300}",),
         )
         return
-    columns.op[i], columns.registration[i], columns.watermark[i] = op, found.number, value["watermark"]
+    columns.op[i], columns.registration[i], columns.watermark[i] = INITIAL if "initial" in value else op, found.number, value["watermark"]
     columns.code[i], columns.score[i], columns.rank[i] = history.code_of(value["message"]), score, rank
     if 2 < op < SCORED:
         columns.object[i] = value["object"]
@@ -473,8 +483,8 @@ def _changes(records: Sequence[Record], columns: _Deltas, ends: bool) -> Changes
     )
 
 
-def _matches(records: Sequence[Record], columns: _Deltas) -> Matches:
-    rows = _in_order(records, np.flatnonzero(columns.op == 2))
+def _matches(records: Sequence[Record], columns: _Deltas, op: int) -> Matches:
+    rows = _in_order(records, np.flatnonzero(columns.op == op))
     return Matches(columns.registration[rows], columns.watermark[rows], columns.code[rows], *_places(records, rows), columns.score[rows])
 
 

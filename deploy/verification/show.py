@@ -190,12 +190,12 @@ def match_difference(report: Report, topic: str, oracle: Oracle, r: Registration
     )
 
 
-def missing_match(report: Report, oracle: Oracle, r: Registration, row: int) -> None:
-    """Report that a match with message ``row`` was not published."""
+def missing_match(report: Report, oracle: Oracle, r: Registration, row: int, initial: bool = False) -> None:
+    """Report that a match with message ``row`` was not published; ``initial``: one that was there when the subscription became active."""
     names, code, watermark = _names(oracle), int(oracle.history.code[row]), int(oracle.history.position[row])
     report.differ(
         "match",
-        f"subscription {r.subscription.id!r} matches message {_name(names, code)} at watermark {watermark}, but that was not published",
+        f"subscription {r.subscription.id!r} matches message {_name(names, code)} at watermark {watermark}{' from the beginning' if initial else ''}, but that was not published",
         details=(describe(r), _message(oracle, row)),
         subscription=r.subscription.id,
         registration=r.name,

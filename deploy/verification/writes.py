@@ -12,6 +12,7 @@ topics. The checks need nothing else, so they work for every topology:
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -229,9 +230,19 @@ def delta_place(record: Record) -> tuple[str, int] | None:
 
 
 def _delta_version(record: Record) -> Any:
-    """Return the version of a delta: those of a registration must be in the order of their watermarks."""
-    place = delta_place(record)
-    return None if place is None else ((run_of_record(record), place[0]), place[1])
+    """Return the version of a delta: those of a registration must be in the order of their watermarks, but initial matches may come after later ones."""
+    if (place := delta_place(record)) is None:
+        return None
+    value = record.value or b""
+    return ((run_of_record(record), place[0], b'"initial":true' in value and _is_initial(value)), place[1])
+
+
+def _is_initial(value: bytes) -> bool:
+    """Tell whether a delta is a match that was there when its subscription became active."""
+    try:
+        return json.loads(value)["initial"] is True
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def _list_version(record: Record) -> Any:

@@ -39,6 +39,7 @@ from dskype.topology.simulated.log import MemoryLog
 from tests import languages, naive
 
 from . import places as plain_places
+from .initial import Initial, check_initial
 from .searching import Searcher, check_searches
 from .thresholds import Thresholds, check_scored
 
@@ -470,6 +471,7 @@ def play(
     living=None,
     searcher=None,
     thresholds=None,
+    initial=None,
 ):
     """Write messages and subscriptions a few at a time, and let the topology run in between.
 
@@ -484,6 +486,7 @@ def play(
     :param living: a generator with which to draw how long top-k subscriptions live, and which registrations are updates; None: they do not end by themselves, and none is.
     :param searcher: writes searches; None: there are none.
     :param thresholds: puts threshold subscriptions in place of others; None: there are none.
+    :param initial: lets boolean subscriptions ask for what matches already; None: none does.
     """
     speech = None if whole is None else Speech(whole, simulation.conf)
     last: dict = {}
@@ -522,6 +525,7 @@ def play(
                 record["inside"] = objects.random() < 0.7
             if living is not None and record is not None and record["type"] == "topk" and living.random() < 0.3:
                 record["ttl_s"] = living.choice([0.2, 0.5, 1, 2])
+            record = record if initial is None else initial.of_subscription(record)
             records[chosen] = record
             simulation.subscription(chosen, record if thresholds is None else thresholds.instead_of(chosen, record))
         if living is not None and living.random() < 0.6 and records:
@@ -676,6 +680,7 @@ def random_run(seed, most=5, objects=False):
     if moving is None:
         more_of["searcher"] = Searcher(simulation, searches := random.Random(f"searches {seed}"), drawing(searches, conf, places))
         scored, (west, south, east, north) = random.Random(f"thresholds {seed}"), simulation.conf["dskype.space"]
+        more_of["initial"] = Initial(random.Random(f"initial {seed}"))
         more_of["thresholds"] = Thresholds(scored, drawing(scored, conf, places, topk=1.0), math.hypot(east - west, north - south))
     play(simulation, rng, timed=timed, partitions=partitions, planner=planner, areas=areas, trouble=trouble, whole=whole, places=places, **more_of)
     for _ in range(4):  # what moves last may take its time
@@ -967,13 +972,20 @@ def check(simulation, timed=False, hint=""):
         object = f',"object":{json.dumps(delta["object"], ensure_ascii=False)}' if "object" in delta else ""
         assert key.decode().endswith(json.dumps(delta["message"]) + object)
     for registration, matches in grouped_matches(simulation, world, active, removed, hint).items():
-        assert all("object" in delta for delta in by_registration[registration])
+        assert all("object" in delta or "initial" in delta for delta in by_registration[registration])
         by_registration[registration] += matches
         compared["grouped"] += len(matches)
     lists = {}
     for registration, subscription in world.subscriptions.items():
         deltas = by_registration.pop(registration, [])
         if subscription["type"] != "topk":
+            first, deltas = [d for d in deltas if "initial" in d], [d for d in deltas if "initial" not in d]
+            if registration in active and subscription["type"] == "boolean":
+                asked_at = None if registration in before_it else active[registration]
+                satisfies = content_of(world, subscription)
+                check_initial(subscription, registration, first, asked_at, world, Settings.from_conf(simulation.conf), satisfies, compared, hint)
+            else:
+                assert not first, f"{registration}: {first}; {hint}"
             check_matches(world, subscription, registration, deltas, active, removed, before_it, compared, hint)
             if simulation.conf.get("dskype.results.matches") != "grouped":
                 compared["omitted"] += sum(check_meta(subscription, delta) for delta in deltas)
@@ -1089,6 +1101,13 @@ def check_meta(subscription, delta):
     return omitted
 
 
+def content_of(world, subscription):
+    """Return what tells whether a message has what a boolean subscription asks for, wherever it is."""
+    if "tree" in subscription:
+        return lambda m: naive.holds(subscription["tree"], m, read=world.read)
+    return lambda m: satisfied(subscription["expression"], m["weights"])
+
+
 def check_matches(world, subscription, registration, deltas, active, removed, before_it, compared, hint):
     """Compare the matches of a boolean or a threshold subscription, and what it reports of objects: none wrong, none missing, none twice."""
     moves, deltas = [d for d in deltas if "object" in d], [d for d in deltas if "object" not in d]
@@ -1109,13 +1128,10 @@ def check_matches(world, subscription, registration, deltas, active, removed, be
         check_scored(subscription, counting, deltas, world.diagonal_deg, compared, hint)
         return
 
+    satisfies = content_of(world, subscription)
+
     def matches(m):
-        return (
-            active[root] < m["position"]
-            and m["arrival_ms"] < end_ms
-            and plain_places.sharing(subscription, m["place"], world.turned)
-            and (naive.holds(subscription["tree"], m, read=world.read) if "tree" in subscription else satisfied(subscription["expression"], m["weights"]))
-        )
+        return active[root] < m["position"] and m["arrival_ms"] < end_ms and plain_places.sharing(subscription, m["place"], world.turned) and satisfies(m)
 
     expected = [m["id"] for m in world.messages if m["object"] is None and after < m["position"] <= last and matches(m)]
     assert sorted(found) == sorted(expected), f"matches of {subscription['id']} ({registration}): {found}, expected {expected}; {hint}"

@@ -18,7 +18,7 @@ ORDER = {
     "pairs": "seq position id lat lon terms weights arrival_ms order attributes prefixes region before since since_ms",
     "placements": "subscription registration placement",
     "window": "seq position id lat lon terms weights order attributes prefixes",
-    "requests": "request subscription watermark count alpha lat lon terms weights programs scale_m",
+    "requests": "request subscription watermark count alpha lat lon terms weights programs scale_m filter",
     "progress": "watermark",
     "partials": "request subscription task count seqs positions scores ids",
     "answers": "request subscription seqs positions scores ids",

@@ -190,7 +190,8 @@ def _add_times(explained: dict[str, Any], ttl_s: float | None, message: _Message
     """Say whether the subscription lived when the message came."""
     arrived_ms = message.arrived_ms or 0
     arrived, began = clock_text(arrived_ms, True), clock_text(registered.registered_ms, True)
-    text = f"the message came at {arrived}, the subscription at {began}; only messages that come after it match"
+    also = ", and the newest that the window has then" if (registered.fields or {}).get("initial") else ""
+    text = f"the message came at {arrived}, the subscription at {began}; only messages that come after it match{also}"
     times = [{"held": arrived_ms >= registered.registered_ms, "text": text}]
     if position is not None and registered.status == "active" and registered.since is not None:
         times.append({"held": position > registered.since, "text": f"this is message {position}; the subscription is active behind message {registered.since}"})

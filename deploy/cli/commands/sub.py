@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dskype.deploy.cli.arguments import Actions, UsageError, check_options, client_options, json_value, open_client, output, positive_seconds
+from dskype.deploy.cli.arguments import Actions, UsageError, check_options, client_options, json_value, open_client, output, positive, positive_seconds
 from dskype.deploy.cli.lines import Sending, lines
 from dskype.deploy.cli.questions import boolean_options, question_fields, topk_options
 from dskype.deploy.machine.terminal import clean, clock_text, counted, pointed, put, say
@@ -33,7 +33,10 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="check, send nothing")
     check_options(parser)
     output(parser)
-    _field_arguments(parser).add_argument("--id", metavar="ID", help="default: a generated one, printed")
+    one = _field_arguments(parser)
+    one.add_argument("--id", metavar="ID", help="default: a generated one, printed")
+    words = "of a boolean subscription: also what matches already, the newest N messages, or as many as dskype.k.max allows"
+    one.add_argument("--initial", metavar="N", nargs="?", const=True, type=positive, help=words)
 
 
 def _field_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
@@ -82,8 +85,8 @@ def _rm_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _given_fields(args: argparse.Namespace) -> dict[str, Any]:
     """Return the fields of a subscription that the options give."""
-    names = ("id", "text", "keywords", "min_score", "inside", "meta")
-    fields = {name: value for name in names if (value := getattr(args, name)) is not None} | question_fields(args)
+    names = ("id", "text", "keywords", "min_score", "inside", "initial", "meta")
+    fields = {name: value for name in names if (value := getattr(args, name, None)) is not None} | question_fields(args)
     return fields if args.ttl is None else fields | {"ttl_s": args.ttl}
 
 
@@ -92,12 +95,12 @@ def _by_options(args: argparse.Namespace) -> dict[str, Any] | None:
     fields = _given_fields(args)
     if not fields:
         return None
-    boolean = {"expression", "bbox", "region", "inside"} & fields.keys()
+    boolean = {"expression", "bbox", "region", "inside", "initial"} & fields.keys()
     topk = {"text", "lat", "k", "min_score", "alpha", "distance", "scale_m", "where"} & fields.keys()
     if boolean and topk:
         words = (
             "--text, --near, -k, --min-score, --alpha, --distance, --scale-m and --where are for top-k and threshold, "
-            "--expression, --bbox, --circle, --region and --inside for boolean subscriptions; given: both"
+            "--expression, --bbox, --circle, --region, --inside and --initial for boolean subscriptions; given: both"
         )
         raise UsageError(words)
     if boolean:

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from dskype.bolts.results.deltas import DeltaBatch
-from dskype.bolts.results.events import ADD, ENTER, INSIDE, LEAVE, MATCH, REMOVE, SCORED_MATCH, event_record, parse_registration
+from dskype.bolts.results.events import ADD, ENTER, INITIAL, INSIDE, LEAVE, MATCH, REMOVE, SCORED_MATCH, event_record, parse_registration
 from dskype.bolts.results.formats import delta_records, heads, state_values
 from dskype.topology import IllegalArgumentException
 
@@ -109,6 +109,17 @@ def test_removes_and_matches_need_no_scores():
     assert [json.loads(v)["op"] for _, v, _ in records] == ["remove", "match"]
 
 
+def test_a_match_that_was_there_already_says_so():
+    batch = DeltaBatch(
+        ["s"] * 4, ["0-1"] * 4, [INITIAL, MATCH, SCORED_MATCH, INITIAL], [5, 6, 7, 5], ["1", "2", "3", "4"], [0, 0, 1.0, 0], None, [None, None, None, "8"]
+    )
+    values = [value for _, value, _ in listed(delta_records(batch))]
+    assert [json.loads(value).get("initial") for value in values] == [True, None, None, True] and json.loads(values[2])["score"] == 1.0
+    assert values[3] == b'{"v":1,"subscription":"s","watermark":5,"op":"match","message":4,"initial":true,"meta":8}'
+    alone = listed(delta_records(batch._replace(scores=None).select(np.array([0]))))
+    assert alone == [(b"s", b'{"v":1,"subscription":"s","watermark":5,"op":"match","message":1,"initial":true}', b'0-1/"s"/5/match/1')]
+
+
 def test_a_match_has_a_score_where_it_reached_one():
     batch = DeltaBatch(["s"] * 3, ["0-1"] * 3, [ADD, MATCH, SCORED_MATCH], [5, 6, 7], ["1", "2", "3"], [0.5, 0.25, 1.0], [1, 0, 0])
     records = listed(delta_records(batch))
@@ -119,7 +130,7 @@ def test_a_match_has_a_score_where_it_reached_one():
         delta_records(batch._replace(scores=None, ops=[MATCH, MATCH, SCORED_MATCH]))
 
 
-@pytest.mark.parametrize("op", [4, 5, 10, -1])
+@pytest.mark.parametrize("op", [4, 5, 11, -1])
 def test_an_unknown_op_is_refused(op):
     with pytest.raises(IllegalArgumentException, match=r"cannot be written.*legal: 0 \(add"):
         delta_records(DeltaBatch(["s"], ["0-1"], [op], [3], ["1"], [0.5], [1]))

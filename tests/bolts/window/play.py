@@ -48,7 +48,8 @@ def request_columns(numbers: list[int], queries: list[dict[str, Any]], *, arrow:
     if arrow:
         terms, weights = csr_to_lists(*lists_to_csr(terms, np.int64)), csr_to_lists(*lists_to_csr(weights, np.float64))
     asked = [[q[key] for q in queries] for key in ("watermark", "k", "alpha", "lat", "lon")]
-    return [numbers, [f"s{n % 17}" for n in numbers], *asked, terms, weights, programs_of(queries).column(), [q.get("scale_m") or 0.0 for q in queries]]
+    more = [q.get("scale_m") or 0.0 for q in queries], [None] * len(queries)
+    return [numbers, [f"s{n % 17}" for n in numbers], *asked, terms, weights, programs_of(queries).column(), *more]
 
 
 class Distributor(Spout):

@@ -361,6 +361,6 @@ def test_unknown_names_and_options_are_refused():
 def test_queries_in_frames_of_earlier_versions_have_distances_in_degrees():
     columns = dict(request=[1, 2], subscription=["a", "b"], watermark=[5, 5], count=[1, 1], alpha=[0.5, 0.5], lat=[0.0, 0.0], lon=[0.0, 0.0])
     for scale_m, expected in (([None, None], None), (None, None), ([0.0, 0.0], None), (np.array([0.0, 500.0]), [0.0, 500.0])):
-        found = QueryBatch.of(Requests(**columns, terms=[[1], [2]], weights=[[1.0], [1.0]], programs=None, scale_m=scale_m))
+        found = QueryBatch.of(Requests(**columns, terms=[[1], [2]], weights=[[1.0], [1.0]], programs=None, scale_m=scale_m, filter=[None, None]))
         assert (None if found.scale_m is None else found.scale_m.tolist()) == expected
         assert QueryBatch.concat([found, found]).select(np.array([3])).scales_m().tolist() == [(expected or [0.0, 0.0])[1]]

@@ -24,6 +24,8 @@ def checked(*arguments: str) -> int:
     [
         ["--expression", "coffee AND NOT decaf"],
         ["--bbox=-88,42,-87,44"],
+        ["--bbox=-88,42,-87,44", "--initial"],
+        ["--expression", "tea", "--initial", "20"],
         ["--circle=43.04,-87.9,500"],
         ["--region", '{"type": "Polygon", "coordinates": [[[0, 0], [4, 0], [4, 3], [0, 0]]]}', "--expression", "tea"],
         ["--text", "tea", "--near", "1,2", "--where", "NOT decaf"],
@@ -40,6 +42,12 @@ def test_one_needs_something_and_not_too_much(capsys):
     assert checked("--circle=1,2") == 2 and "expected LAT,LON,METRES in degrees and metres" in capsys.readouterr().err
     assert checked("--where", "tea", "--bbox", "0,0,1,1") == 1 and "--where are for top-k" in capsys.readouterr().err
     assert checked("--text", "tea", "--near", "1,2", "--where", "tea AND") == 1 and "  tea AND\n         ^" in capsys.readouterr().err
+    assert checked("--text", "tea", "--near", "1,2", "--initial") == 1 and "--inside and --initial for boolean" in capsys.readouterr().err
+    assert checked("--expression", "tea", "--initial", "0") == 2 and "an integer greater than 0" in capsys.readouterr().err
+    assert (
+        checked("--expression", "tea", "--initial", "101") == 1
+        and "Expected 'initial'; given: 101; legal: true, false, or an integer" in capsys.readouterr().err
+    )
     assert checked("--ttl", "5") == 1 and "expected --near LAT,LON for a top-k or threshold subscription, or --expression" in capsys.readouterr().err
     assert (
         checked("--keyword", "x") == 1
