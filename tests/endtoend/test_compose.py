@@ -206,7 +206,9 @@ def test_with_tls_and_passwords_results_are_exact_and_nobody_gets_in_without_the
     assert b"ACTIVE" in listed().stdout
     stranger = listed("--env", "DSKYPE_CONFIG=", "--env", "DSKYPE_BROKER_WAIT_S=0")
     assert stranger.returncode != 0 and b"ACTIVE" not in stranger.stdout
-    files = engine.run("exec", "dskype-topology-1", "sh", "-c", "cd /secrets && stat -c '%a %u %n' * && cat broker.properties spark/spark-defaults.conf").stdout.decode()
+    files = engine.run(
+        "exec", "dskype-topology-1", "sh", "-c", "cd /secrets && stat -c '%a %u %n' * && cat broker.properties spark/spark-defaults.conf"
+    ).stdout.decode()
     assert {line.split()[0] for line in files.splitlines() if re.match(r"\d+ 1000 ", line)} == {"600", "700"}
     secrets = re.findall(r'password="(\w+)"|secret (\w+)', files)
     shown = engine.logs() + engine.run("inspect", *engine.run("ps", "-q").stdout.decode().split()).stdout.decode() + demo.output
