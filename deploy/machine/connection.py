@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import os
 import re
 import socket
@@ -237,16 +237,34 @@ def _security(given: Mapping[str, str]) -> dict[str, Any]:
     if protocol.startswith("SASL"):
         # GSSAPI is Java's default; kafka-python has none.
         result["sasl_mechanism"] = mechanism = _one_of(given, "sasl.mechanism", _MECHANISMS, "GSSAPI")
-        if mechanism == "GSSAPI" and importlib.util.find_spec("gssapi") is None:
-            raise OptionError(
-                "kafka.sasl.mechanism GSSAPI (the default) needs the Python package gssapi, given: it is not installed",
-                fix="pip install gssapi, or set kafka.sasl.mechanism to PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
-            )
+        if mechanism == "GSSAPI":
+            _check_ticket()
         if mechanism != "GSSAPI" and "sasl_plain_username" not in result:
             raise OptionError(f"kafka.sasl.mechanism {mechanism} needs kafka.sasl.jaas.config with username and password, given: none", fix=_JAAS_EXAMPLE)
     if tls is not None:
         result["ssl_context"] = tls
     return result
+
+
+def _check_ticket() -> None:
+    """Check that Kerberos knows who this process is: without a ticket, clients would only say after half a minute that they reach no broker.
+
+    :raises OptionError: the package for Kerberos is missing, or there is no ticket.
+    """
+    try:
+        gssapi = importlib.import_module("gssapi")
+    except ImportError:
+        raise OptionError(
+            "kafka.sasl.mechanism GSSAPI (the default) needs the Python package gssapi, given: it is not installed",
+            fix="pip install '/path/to/dskype[kerberos]', or set kafka.sasl.mechanism to PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512",
+        ) from None
+    try:
+        _ = gssapi.Credentials(usage="initiate").lifetime
+    except gssapi.exceptions.GSSError as error:
+        raise OptionError(
+            f"kafka.sasl.mechanism GSSAPI needs a Kerberos ticket, given: {'; '.join(error.get_all_statuses(error.min_code, False))}",
+            fix="run kinit, or name a keytab with KRB5_CLIENT_KTNAME and the realm's configuration with KRB5_CONFIG; kafka.sasl.jaas.config serves Java's clients only",
+        ) from None
 
 
 _JAAS_EXAMPLE = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="..." password="...";'
@@ -274,7 +292,7 @@ def _jaas(line: str) -> dict[str, str]:
             raise OptionError(f"kafka.sasl.jaas.config must give username and password, given: only {sorted(fields)}", fix=_JAAS_EXAMPLE)
         return {"sasl_plain_username": fields["username"], "sasl_plain_password": fields["password"]}
     if "Krb5LoginModule" in line:
-        return {}  # both sides use the ticket cache
+        return {}  # clients in Python take their ticket from the cache of tickets, or the keytab that the environment names
     raise OptionError(
         "kafka.sasl.jaas.config must name PlainLoginModule, ScramLoginModule or Krb5LoginModule, given: another module",
         fix="use SASL/PLAIN, SASL/SCRAM or Kerberos",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -215,7 +216,6 @@ def test_a_host_that_the_certificate_does_not_name_is_refused_unless_that_is_not
         ({"kafka.security.protocol": "TLS"}, "must be one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL, given: 'TLS'"),
         ({"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "OAUTHBEARER"}, "must be one of PLAIN, SCRAM.*given: 'OAUTHBEARER'"),
         ({"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}, "needs kafka.sasl.jaas.config"),
-        ({"kafka.security.protocol": "SASL_PLAINTEXT"}, "GSSAPI .* needs the Python package gssapi"),
         ({"kafka.sasl.jaas.config": f'{PLAIN} username="u" password="hunter2";'}, "must be SASL_SSL or SASL_PLAINTEXT with kafka.sasl.jaas.config"),
         ({"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.ssl.key.password": "hunter2"}, "must be SSL or SASL_SSL with kafka.ssl.key.password"),
         ({"kafka.security.protocol": "SSL", "kafka.ssl.enabled.protocols": "TLSv1,TLSv1.2"}, "must be among TLSv1.2, TLSv1.3, given: TLSv1, TLSv1.2"),
@@ -237,6 +237,12 @@ def test_settings_that_cannot_be_honoured_are_refused_by_name_and_without_secret
     with pytest.raises(OptionError, match=message) as refused:
         client_arguments(given)
     assert "hunter2" not in str(refused.value)
+
+
+def test_kerberos_without_its_package_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    with pytest.raises(OptionError, match="GSSAPI .* needs the Python package gssapi"):
+        client_arguments({"kafka.security.protocol": "SASL_PLAINTEXT"})
 
 
 def test_a_key_that_needs_a_password_fails_and_does_not_ask_for_one(secured: Secured) -> None:
