@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import fractions
+import functools
 import json
 import math
 import operator as operators
@@ -130,6 +131,12 @@ def visible(text: str) -> str:
 
 def words(text: str, stop_words: Collection[str] = ()) -> list[str]:
     """Cut a text one character at a time, in Unicode's own terms."""
+    return [t for t in _cut(text) if t not in stop_words]
+
+
+@functools.lru_cache(100_000)
+def _cut(text: str) -> tuple[str, ...]:
+    """Return the words of a text, which is asked for again and again: for every subscription."""
     text = visible(text)
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     tokens, run = [], ""
@@ -140,7 +147,7 @@ def words(text: str, stop_words: Collection[str] = ()) -> list[str]:
         elif run:
             tokens.append(run)
             run = ""
-    return [t for t in tokens if t not in stop_words]
+    return tuple(tokens)
 
 
 def fold(word: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -17,18 +18,27 @@ ATTRIBUTES = Attributes.from_conf({"price": "number", "category": "string", "tag
 STOP, BORDER = None, "|"
 
 
-def text(message: dict[str, Any]) -> list[Any]:
+def text(message: dict[str, Any]) -> Sequence[Any]:
     """Return the words of a message in reading order, which its seq decides: terms, stop words and borders of fields."""
-    rng = random.Random(f"text {message['seq']}")
-    terms = list(message["weights"])
-    found: list[Any] = terms + rng.choices([*terms, STOP, STOP, BORDER], k=rng.randint(0, 4))
+    return _text(message["seq"], *message["weights"])
+
+
+@lru_cache(10_000)
+def _text(seq: int, *terms: int) -> tuple[Any, ...]:
+    rng = random.Random(f"text {seq}")
+    found: list[Any] = [*terms, *rng.choices([*terms, STOP, STOP, BORDER], k=rng.randint(0, 4))]
     rng.shuffle(found)
-    return found
+    return tuple(found)
 
 
 def attributes(message: dict[str, Any]) -> dict[str, Any]:
     """Return the attributes of a message, which its seq decides; it may lack some."""
-    rng = random.Random(f"attributes {message['seq']}")
+    return _attributes(message["seq"])
+
+
+@lru_cache(10_000)
+def _attributes(seq: int) -> dict[str, Any]:
+    rng = random.Random(f"attributes {seq}")
     drawn = {"price": rng.randint(0, 4), "category": rng.choice(["cafe", "bar"]), "tags": rng.sample(["vegan", "late", "new"], rng.randint(1, 2))}
     return {name: value for name, value in drawn.items() if rng.random() < 0.8}
 

@@ -38,9 +38,10 @@ __all__ = [
 _EXT_ARRAY, _EXT_STRINGS, _EXT_DICTIONARY, _EXT_TUPLE, _EXT_SET, _EXT_STORM_TUPLE, _EXT_LISTS, _EXT_FROZEN, _EXT_INTEGER = 1, 2, 3, 4, 5, 6, 7, 8, 9
 _ARRAY_DTYPES = frozenset("?bBhHiIlLqQefd")
 _DTYPES = {ord(char): np.dtype(char) for char in _ARRAY_DTYPES}
-_LISTS = {char: pa.list_(pa.from_numpy_dtype(dtype)) for char, dtype in _DTYPES.items() if dtype.char != "?"}
-_I32, _INT32 = np.dtype("<i4"), pa.int32()
-_frombuffer = np.frombuffer
+_LISTS = {char: (pa.list_(number := pa.from_numpy_dtype(dtype)), number, dtype.itemsize) for char, dtype in _DTYPES.items() if dtype.char != "?"}
+"""Code of a type -> type of lists of such numbers, of the numbers, and the bytes of one."""
+_I32, _INT32, _STRING = np.dtype("<i4"), pa.int32(), pa.string()
+_frombuffer, _py_buffer, _from_buffers = np.frombuffer, pa.py_buffer, pa.Array.from_buffers
 _U32 = struct.Struct("<I")
 
 MAX_NESTING = 32
@@ -127,15 +128,19 @@ def _pack_lists(value) -> Any:
 def _read_lists(data: bytes):
     (n,) = _U32.unpack_from(data)
     start = 8 + 4 * n
-    kind = _LISTS.get(data[start])
-    if kind is None:
+    kinds = _LISTS.get(data[start])
+    if kinds is None:
         msg = f"unknown type of a list in a frame; given: {chr(data[start])!r}"
         raise FrameError(msg)
-    length = len(_frombuffer(data, _DTYPES[data[start]], -1, start + 1))
+    kind, number, number_bytes = kinds
+    length, rest = divmod(len(data) - start - 1, number_bytes)
+    if rest:
+        msg = f"the numbers of lists in a frame do not fit; given: {len(data) - start - 1} bytes for numbers of {number_bytes} bytes"
+        raise FrameError(msg)
     _offsets(data, n, length, exactly=True)
-    buffer = pa.py_buffer(data)
-    numbers = pa.Array.from_buffers(kind.value_type, length, [None, buffer.slice(start + 1)])
-    return pa.Array.from_buffers(kind, n, [None, buffer.slice(4, 4 * n + 4)], children=[numbers])
+    buffer = _py_buffer(data)
+    numbers = _from_buffers(number, length, [None, buffer.slice(start + 1)])
+    return _from_buffers(kind, n, [None, buffer.slice(4, 4 * n + 4)], children=[numbers])
 
 
 def _offsets(data: bytes, n: int, end: int, at: int = 0, *, exactly: bool = False) -> np.ndarray:
@@ -182,8 +187,8 @@ def _read_strings(data: bytes, at: int = 0):
     (n,) = _U32.unpack_from(data, at)
     start = at + 8 + 4 * n
     _offsets(data, n, len(data) - start, at)
-    buffer = pa.py_buffer(data)
-    return pa.Array.from_buffers(pa.string(), n, [None, buffer.slice(at + 4, start - at - 4), buffer.slice(start)], 0)
+    buffer = _py_buffer(data)
+    return _from_buffers(_STRING, n, [None, buffer.slice(at + 4, start - at - 4), buffer.slice(start)], 0)
 
 
 def _read_dictionary(data: bytes):
