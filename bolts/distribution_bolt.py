@@ -10,7 +10,7 @@ import numpy as np
 
 from dskype.bolts.checks import require_component
 from dskype.bolts.message_queue import Arrived, MessageQueue
-from dskype.bolts.objects import ObjectTable, ObjectUpdates, StatePairs
+from dskype.bolts.objects import FORMER, FORMER_ALONE, ObjectTable, ObjectUpdates, StatePairs
 from dskype.bolts.refusals import Refusals
 from dskype.bolts.replication.balancer import Balancer
 from dskype.bolts.replication.balancing import make_balancer
@@ -48,7 +48,8 @@ class DistributionBolt(BatchBolt):
 
     Input: ``messages`` (shuffle), with ``dskype.objects`` also ``updates`` (fields(object)), and ``subscriptions`` (fields(subscription)). Output: ``matching`` and ``placements``, to the subscription
     tasks that the distributor names, and ``window``, to the one message task that keeps the message (its sequence number modulo their
-    number). An update of an object goes to subscription tasks alone, on ``pairs`` (:mod:`dskype.bolts.objects`).
+    number). An update of an object goes to subscription tasks on ``pairs`` (:mod:`dskype.bolts.objects`), and to message tasks on ``window``
+    and, where a state ends, on ``ends``.
 
     With a distributor that replicates, input is also ``shortages`` (fields(subscription)) and ``switched`` (all), from the subscription
     bolt, and ``plans`` (all), from the subscription spout; output is also ``registrations`` (fields(subscription)), to the result bolt. With
@@ -126,8 +127,8 @@ class DistributionBolt(BatchBolt):
         return found | synonym_files(conf) | ({("dskype.vocabulary",): settings.vocabulary} if settings.vocabulary else {})
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
-        """Declare the direct streams ``matching``, ``pairs``, ``placements``, ``window`` and ``interest``, ``registrations`` and ``lookups``."""
-        for stream in (streams.Matching, streams.Pairs, streams.Placements, streams.Window, streams.Interest):
+        """Declare the direct streams ``matching``, ``pairs``, ``placements``, ``window``, ``ends`` and ``interest``, ``registrations`` and ``lookups``."""
+        for stream in (streams.Matching, streams.Pairs, streams.Placements, streams.Window, streams.Ends, streams.Interest):
             stream.declare(declarer, direct=True)
         streams.Registrations.declare(declarer)
         streams.Lookups.declare(declarer)
@@ -223,8 +224,6 @@ class DistributionBolt(BatchBolt):
                 matching.emit_direct_batch(self._collector, task)
         else:
             self._send_rows(matching, routes.rows, routes.tasks, self._subscription_tasks)
-        if self._objects is not None:
-            return  # nobody looks messages up: there are no top-k subscriptions
         columns = details.columns()
         del columns["region"]  # an area lies at its centre there
         self._send_to_message_tasks(streams.Window(**shared, lat=lat, lon=lon, **columns), messages.seq)
@@ -250,12 +249,12 @@ class DistributionBolt(BatchBolt):
             self._balancer.record(messages)
         return self._placement.routes(messages)
 
-    def _send_to_message_tasks(self, window: streams.Window, seq: np.ndarray) -> None:
+    def _send_to_message_tasks(self, sent: streams.Window | streams.Ends, seq: np.ndarray) -> None:
         tasks = self._message_tasks
         if len(tasks) == 1:
-            window.emit_direct_batch(self._collector, tasks[0])
+            sent.emit_direct_batch(self._collector, tasks[0])
         else:
-            self._send_rows(window, np.arange(len(seq)), seq % len(tasks), tasks)
+            self._send_rows(sent, np.arange(len(seq)), seq % len(tasks), tasks)
 
     def _send_rows(self, sent: streams.Stream, rows: np.ndarray, targets: np.ndarray, tasks: list[int]) -> None:
         """Send row ``rows[i]`` to task ``tasks[targets[i]]``, in order. The rows are sorted by task once, and each task gets a slice."""
@@ -279,6 +278,7 @@ class DistributionBolt(BatchBolt):
         pairs = table.apply(self._updates.pop_until(watermark), watermark)
         if pairs.messages.n:
             self._send_pairs(pairs)
+            self._update_window(pairs)
         self._outdated.inc(table.outdated - outdated)
         if table.refused > refused:
             self._refused_objects.inc(table.refused - refused)
@@ -292,8 +292,21 @@ class DistributionBolt(BatchBolt):
                 )
             )
 
+    def _update_window(self, pairs: StatePairs) -> None:
+        """Let the message tasks keep the states that begin, and know where others end."""
+        messages, ids, _, details = begun = pairs.begun()
+        if messages.n:
+            columns = begun.details.columns()
+            del columns["region"]
+            lists = {name: csr_to_lists(messages.offsets, getattr(messages, name)) for name in ("terms", "weights")}
+            window = streams.Window(seq=messages.seq, position=messages.position, id=ids, lat=messages.lat, lon=messages.lon, **lists, **columns)
+            self._send_to_message_tasks(window, messages.seq)
+        ends = pairs.ends()
+        if len(ends.seq):
+            self._send_to_message_tasks(ends, ends.seq)
+
     def _send_pairs(self, pairs: StatePairs) -> None:
-        """Send both states of an update to all tasks that need one of them."""
+        """Send both states of an update to all tasks that need one of them, and the former one to the others, which may have it in a list."""
         sent, routes, tasks = pairs.columns(), self._routes(pairs.messages, pairs.states.details), self._subscription_tasks
         if routes is None:
             for task in tasks:
@@ -304,6 +317,11 @@ class DistributionBolt(BatchBolt):
         keys = np.unique(updates[routes.rows] * len(tasks) + routes.tasks)
         _, rows = select_lists(first, keys // len(tasks))
         self._send_rows(sent, rows, np.repeat(keys % len(tasks), np.diff(first)[keys // len(tasks)]), tasks)
+        former = np.flatnonzero(pairs.before == FORMER)
+        others = np.setdiff1d((updates[former][:, None] * len(tasks) + np.arange(len(tasks))).ravel(), keys)
+        if len(others):
+            sent = pairs._replace(before=np.full(len(updates), FORMER_ALONE, np.int8)).columns()
+            self._send_rows(sent, former[np.searchsorted(updates[former], others // len(tasks))], others % len(tasks), tasks)
 
     # -- subscriptions ----------------------------------------------------------------------------
 

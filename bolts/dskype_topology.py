@@ -38,6 +38,7 @@ _WIRING: tuple[tuple[str, type[streams.Stream], str, Grouping], ...] = (
     ("subscription-bolt", streams.Transfers, "subscription-bolt", _DIRECT),
     ("aggregation-bolt", streams.Answers, "subscription-bolt", _DIRECT),
     ("distribution-bolt", streams.Window, "message-bolt", _DIRECT),
+    ("distribution-bolt", streams.Ends, "message-bolt", _DIRECT),
     ("distribution-bolt", streams.Lookups, "message-bolt", _ALL),
     ("subscription-bolt", streams.Requests, "message-bolt", _ALL),
     ("subscription-bolt", streams.Progress, "message-bolt", _ALL),

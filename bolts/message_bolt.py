@@ -12,13 +12,13 @@ from dskype.bolts.checks import require_component
 from dskype.bolts.filters import Programs
 from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.searches import Filter, WindowSearches
-from dskype.bolts.window.base import MessageWindow, QueryBatch, make_window
+from dskype.bolts.window.base import WINDOWS, MessageWindow, QueryBatch, make_window
 from dskype.bolts.window.filtered import FilteredWindow
 from dskype.distribution.subscriptions import from_map
 from dskype.spouts.batch import Details, MessageBatch
 from dskype.spouts.columns import to_strings
 from dskype.spouts.settings import Settings
-from dskype.spouts.streams import Lookups, Partials, Progress, Requests, Window
+from dskype.spouts.streams import Ends, Lookups, Partials, Progress, Requests, Window
 from dskype.spouts.topics import Topics, topic_config
 from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -78,12 +78,13 @@ class _Asked(NamedTuple):
 class MessageBolt(BatchBolt):
     """Evaluates subscriptions over the messages of its task, as of a past or present watermark.
 
-    Input: ``window`` (direct, from distribution bolts: each message goes to one task), ``requests`` and ``progress`` (all,
+    Input: ``window`` (direct, from distribution bolts: each message goes to one task), with ``dskype.objects`` ``ends`` (direct, from the same), ``requests`` and ``progress`` (all,
     from subscription bolts), and ``lookups`` (all, from distribution bolts). Output: ``partials`` (fields(subscription), to the aggregation bolt), and
     parts of the answers to searches, to their topic (:mod:`dskype.bolts.searches`).
 
     - Messages come from several distribution tasks. They are inserted in order of (position, seq) when the bolt's
       watermark passes them, so at watermark *w* the window holds exactly the messages up to *w*.
+    - A state of an object that ends stays as long as others, and counts in windows of watermarks before its end.
     - A request at watermark *w* waits until the bolt's watermark reaches *w*. Requests that become answerable at the same
       time are evaluated together.
     - A message is kept as long as a request may need it: until every subscription task has announced (``progress``) a
@@ -105,7 +106,26 @@ class MessageBolt(BatchBolt):
 
     def check_topology(self, component_id: str, conf: Mapping[str, Any], topology: Any) -> None:
         """Check the settings, the window's name and options, and that the topology has the subscription bolt."""
-        self._make_window(Settings.from_conf(conf))
+        settings = Settings.from_conf(conf)
+        if not self._make_window(settings).ends and settings.objects:
+            raise IllegalArgumentException(
+                explain(
+                    "The window cannot take out a message before it leaves, as dskype.objects needs.",
+                    given=self._window_index or settings.window_index,
+                    legal=", ".join(sorted(name for name in WINDOWS if WINDOWS[name].ends)),
+                    component=component_id,
+                    hint="set dskype.window.index",
+                )
+            )
+        if settings.objects and not any(stream == Ends.name for _, stream in topology.components[component_id].inputs):
+            raise IllegalArgumentException(
+                explain(
+                    "dskype.objects needs a stream that the message bolt does not take.",
+                    given=sorted(stream for _, stream in topology.components[component_id].inputs),
+                    legal="ends: DIRECT, from the distribution bolt",
+                    component=component_id,
+                )
+            )
         require_component(topology, component_id, self._subscription_bolt, "The subscription bolt is not there.")
 
     def external_topics(self, topology: str, conf: Mapping[str, Any]) -> dict[str, dict[str, str]]:
@@ -132,6 +152,7 @@ class MessageBolt(BatchBolt):
         self._askers = len(context.get_component_tasks(self._subscription_bolt))
         self._watermark = _BEFORE_ALL
         self._ahead: list[_Arrived] = []  # messages above the watermark
+        self._ends: list[np.ndarray] = []  # int64[3, n]: sequence number, position and end of messages that end above the watermark
         self._waiting: list[_Asked] = []  # requests above the watermark
         self._progress: dict[int, int] = {}  # subscription task -> the watermark it announced
         self._freed: int | None = None  # no request can need positions up to here
@@ -149,6 +170,9 @@ class MessageBolt(BatchBolt):
             self._receive_messages(batch)
         elif stream == Requests.name:
             self._receive_requests(batch)
+        elif stream == Ends.name:
+            ends = Ends.of(batch)
+            self._ends.append(np.stack([np.asarray(column, np.int64) for column in (ends.seq, ends.since, ends.position)]))
         elif stream == Progress.name:
             task = batch.get_source_task()
             self._progress[task] = max(self._progress.get(task, _BEFORE_ALL), *map(int, Progress.of(batch).watermark))
@@ -160,7 +184,7 @@ class MessageBolt(BatchBolt):
                 explain(
                     "The message bolt does not take this stream.",
                     given=stream,
-                    legal=f"{Window.name}, {Requests.name}, {Progress.name}, {Lookups.name}",
+                    legal=f"{Window.name}, {Ends.name}, {Requests.name}, {Progress.name}, {Lookups.name}",
                     component=batch.get_source_component(),
                 )
             )
@@ -170,6 +194,8 @@ class MessageBolt(BatchBolt):
         self._watermark = watermark
         self._free()
         self._insert_due()
+        if self._ends:
+            self._end_due()
         due, self._waiting = _split(self._waiting, watermark)
         if due:
             self._answer(_Asked.concat(due))
@@ -236,6 +262,13 @@ class MessageBolt(BatchBolt):
             arrived = arrived.select(order)
         self._window.insert(*arrived)
 
+    def _end_due(self) -> None:
+        """Let messages end that the watermark has passed, and that are in the window if they have not been freed."""
+        ends = np.concatenate(self._ends, axis=1)
+        due = ends[2] <= self._watermark
+        self._ends = [] if due.all() else [ends[:, ~due]]
+        self._window.end(*ends[:, due])
+
     def _free(self) -> None:
         """Forget the messages that no request can need."""
         if len(self._progress) < self._askers or not self._progress:
@@ -301,6 +334,7 @@ class MessageBolt(BatchBolt):
             "freed": self._freed,
             "progress": dict(self._progress),
             "ahead": [[messages.columns(), ids, list(details)] for messages, ids, details in self._ahead],
+            **({"ends": np.concatenate(self._ends, axis=1)} if self._ends else {}),
             "searches": self._searches.snapshot(),
             "waiting": [[r.request, r.subscription, r.task, list(r.queries), list(r.programs), r.filters] for r in self._waiting],
         }
@@ -313,6 +347,7 @@ class MessageBolt(BatchBolt):
         for columns, ids, *rest in state["ahead"]:
             messages = MessageBatch(*columns)
             self._ahead.append(_Arrived(messages, to_strings(ids), Details(*rest[0]) if rest else Details.empty(messages.n)))
+        self._ends = [np.array(state["ends"])] if "ends" in state else []
         self._searches.restore(state.get("searches", ()))
         for request, subscription, task, queries, *rest in state["waiting"]:
             programs = Programs(*rest[0]) if rest else Programs.of(None, len(request))

@@ -11,6 +11,9 @@ Subscription tasks keep nothing about objects: whether a subscription matched th
 began. A task with the subscription that gets the pair has both states and the whole predicate, so all of them find the same. And one of them gets the pair
 if either state matches, because every matching message goes to one of the subscription's tasks.
 
+For a top-k subscription the new state is a message like others, and the former one leaves its list at the position of the update. An evaluation may have brought
+a list messages that the distributor sends to other tasks. So tasks that need neither state get the former one, too, alone.
+
 Updates are applied when the watermark has passed them, in rising order of (position, sequence number): by their own times with a time window, by
 arrival with a count window. There an update whose own time is before that of the object's state is *outdated*, and is left out.
 """
@@ -28,9 +31,12 @@ from dskype.bolts.message_queue import Arrived
 from dskype.spouts.areas import areas_to_columns
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.columns import csr_to_lists
-from dskype.spouts.streams import Pairs
+from dskype.spouts.streams import Ends, Pairs
 
-__all__ = ["ObjectTable", "ObjectUpdates", "StatePairs"]
+__all__ = ["FORMER", "FORMER_ALONE", "ObjectTable", "ObjectUpdates", "StatePairs"]
+
+FORMER, FORMER_ALONE = 1, 2
+"""Values of ``StatePairs.before``: the state before the update, beside the new one if there is one; and without it, for lists alone."""
 
 _FREE = np.iinfo(np.int64).max // 2
 """Position of the state in a slot that is free."""
@@ -84,15 +90,17 @@ class StatePairs(NamedTuple):
     """Updates with the states that they begin and end, as stream ``pairs`` has them: one or two rows for each, which are neighbours.
 
     :ivar states: of each row the state; position, sequence number, id and arrival are those of the update.
-    :ivar before: int8[n], 1 where it is the state before the update.
+    :ivar before: int8[n]: 0, the state that begins; ``FORMER``, the one before; ``FORMER_ALONE``, the one before without the other.
     :ivar since: int64[n], position at which the state began.
     :ivar since_ms: int64[n], when the message arrived that it began with.
+    :ivar since_seq: int64[n], sequence number of that message.
     """
 
     states: Arrived
     before: np.ndarray
     since: np.ndarray
     since_ms: np.ndarray
+    since_seq: np.ndarray
 
     @property
     def messages(self) -> MessageBatch:
@@ -102,7 +110,8 @@ class StatePairs(NamedTuple):
     @classmethod
     def of(cls, received: Pairs) -> StatePairs:
         """Return the pairs in a batch of the stream."""
-        return cls(Arrived.of(received), *(np.array(column) for column in (received.before, received.since, received.since_ms)))
+        seqs = received.since_seq if isinstance(received.since_seq, np.ndarray) else received.since  # frames of earlier versions have none
+        return cls(Arrived.of(received), *(np.array(column) for column in (received.before, received.since, received.since_ms, seqs)))
 
     def columns(self) -> Pairs:
         """Return the pairs as they travel."""
@@ -119,19 +128,55 @@ class StatePairs(NamedTuple):
             before=self.before,
             since=self.since,
             since_ms=self.since_ms,
+            since_seq=self.since_seq,
         )
 
     @classmethod
     def concat(cls, parts: Sequence[StatePairs]) -> StatePairs:
         """Return the pairs of several parts, one after another."""
         if not parts:
-            return cls(Arrived.concat([]), np.zeros(0, np.int8), np.zeros(0, np.int64), np.zeros(0, np.int64))
+            return cls(Arrived.concat([]), np.zeros(0, np.int8), *(np.zeros(0, np.int64) for _ in range(3)))
         states, *columns = zip(*parts)
         return cls(Arrived.concat(states), *map(np.concatenate, columns))
 
     def select(self, rows: np.ndarray) -> StatePairs:
         """Return the rows at ``rows``, in that order."""
-        return StatePairs(self.states.select(rows), self.before[rows], self.since[rows], self.since_ms[rows])
+        return StatePairs(self.states.select(rows), *(column[rows] for column in self[1:]))
+
+    def of_tasks(self) -> StatePairs:
+        """Return the pairs without the former states that have come alone."""
+        alone = self.before == FORMER_ALONE
+        return self.select(np.flatnonzero(~alone)) if alone.any() else self
+
+    def begun(self) -> Arrived:
+        """Return the states that begin, as messages."""
+        return self.states.select(np.flatnonzero(self.before == 0))
+
+    def arrivals_ms(self) -> np.ndarray:
+        """Return when updates arrived; an object whose time was over ended without one."""
+        return self.states.arrival_ms[self.messages.seq >= 0]
+
+    def ends(self) -> Ends:
+        """Return the messages that end."""
+        rows = np.flatnonzero(self.before > 0)
+        return Ends(seq=self.since_seq[rows], since=self.since[rows], position=self.messages.position[rows])
+
+    def with_messages(self, arrived: Arrived) -> tuple[Arrived, np.ndarray]:
+        """Return what changes lists, in rising order of (position, sequence number): messages, states that begin, and those that end (bool[n]).
+
+        A state that ends where it began is left out: it counts at no watermark. One that ends has its own sequence number, and the position of its end.
+
+        :param arrived: messages of no object, in that order.
+        """
+        messages = self.messages
+        short = (self.before > 0) & (self.since == messages.position)
+        never = np.isin(messages.seq, self.since_seq[short])
+        begun, ended = np.flatnonzero((self.before == 0) & ~never), np.flatnonzero((self.before > 0) & ~short)
+        last = self.states.select(ended)
+        last = last._replace(messages=last.messages._replace(seq=self.since_seq[ended]))
+        found = Arrived.concat([arrived, self.states.select(begun), last])
+        order = np.lexsort((found.messages.seq, found.messages.position))
+        return found.select(order), order >= len(found.messages.seq) - len(ended)
 
     def updates(self) -> np.ndarray:
         """Return of each row the number of its update, rising from 0 (int64[n])."""
@@ -147,8 +192,8 @@ class StatePairs(NamedTuple):
     @classmethod
     def restored(cls, state: Any) -> StatePairs:
         """Return the pairs in a snapshot."""
-        states, *columns = state
-        return cls(Arrived.restored(states), *map(np.array, columns))
+        states, before, since, since_ms, *since_seq = state
+        return cls(Arrived.restored(states), *map(np.array, (before, since, since_ms, *(since_seq or [since]))))
 
 
 class _Rows(NamedTuple):
@@ -313,7 +358,11 @@ class ObjectTable:
             arrival_ms = np.where(expired, position, arrival_ms)
         ids = everything.ids.take(update)
         pairs = StatePairs(
-            Arrived(messages._replace(seq=seq, position=position), ids, arrival_ms, found.details), before.astype(np.int8), messages.position, found.arrival_ms
+            Arrived(messages._replace(seq=seq, position=position), ids, arrival_ms, found.details),
+            before.astype(np.int8),
+            messages.position,
+            found.arrival_ms,
+            messages.seq,
         )
         return pairs if expired is None else pairs.select(np.lexsort((pairs.before, seq, position)))
 

@@ -152,13 +152,13 @@ class SubscriptionBolt(BatchBolt):
     def on_watermark(self, watermark: int) -> None:
         """Apply the messages up to ``watermark``."""
         topk, owner, before = self._topk, self._owner, self._topk.watermark
-        arrived = self._queue.pop_until(watermark)
-        changes = topk.advance(arrived, watermark)
+        arrived, pairs = self._queue.pop_until(watermark), None if self._pairs is None else self._pairs.pop_until(watermark)
+        changes = topk.advance(arrived, watermark, pairs)
         owner.publish_changes(changes, before)
-        owner.match(arrived, None if self._pairs is None else self._pairs.pop_until(watermark))
+        owner.match(arrived, None if pairs is None else pairs.of_tasks())
         owner.finish_watermark()
         owner.ask(changes.due)
-        owner.end_expired_topk(arrived)
+        owner.end_expired_topk(arrived, pairs)
         topk.write_lists(self._context.clock_ms())
         topk.free_ids()
         if watermark - self._announced >= max(1, self._settings.extent // 16):

@@ -28,6 +28,7 @@ from dskype.bolts.busiest import Busiest
 from dskype.bolts.changed_lists import ChangedLists
 from dskype.bolts.message_ids import MessageIds
 from dskype.bolts.message_queue import Arrived
+from dskype.bolts.objects import StatePairs
 from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.results.allowance import LISTS
 from dskype.bolts.results.deltas import DeltaBatch
@@ -50,7 +51,8 @@ _TELL_EVERY_MS, _NAMED = 10_000, 3
 
 def make_engine(settings: Settings) -> TopkEngine:
     """Return an empty engine with the settings of a topology."""
-    return TopkEngine(settings.extent, settings.space.diagonal_deg, settings.index, settings.buffer, settings.index_options, settings.buffer_options)
+    options = settings.index, settings.buffer, settings.index_options, settings.buffer_options
+    return TopkEngine(settings.extent, settings.space.diagonal_deg, *options, ending=settings.objects)
 
 
 class TopkSubscriptions:
@@ -153,14 +155,15 @@ class TopkSubscriptions:
         program = steps if len(steps) else None
         return TopkSubscription(int(self.engine.k(one)[0]), *place, *words, self.metadata.meta(slot), program, scale_m, self._ends_ms.get(slot))
 
-    def pop_expired(self, applied: Arrived) -> list[int]:
+    def pop_expired(self, applied: Arrived, pairs: StatePairs | None = None) -> list[int]:
         """Return the slots of subscriptions that have expired since the last call, each once. The owner forgets each of them, at once or later.
 
-        :param applied: the messages that have been applied since; their times of arrival say what time it is.
+        :param applied: the messages that have been applied since, and ``pairs``, the updates; their times of arrival say what time it is.
         """
         found: list[int] = []
-        if self._expiring and applied.messages.n:
-            now_ms = int(applied.arrival_ms.max())
+        times_ms = [applied.arrival_ms] if pairs is None else [applied.arrival_ms, pairs.arrivals_ms()]
+        if self._expiring and any(map(len, times_ms)):
+            now_ms = int(np.concatenate(times_ms).max())
             while self._expiring and self._expiring[0][0] <= now_ms:
                 found.append(self._expiring.pop(0)[1])
                 del self._ends_ms[found[-1]]
@@ -168,19 +171,25 @@ class TopkSubscriptions:
 
     # -- messages ---------------------------------------------------------------------------------
 
-    def advance(self, arrived: Arrived, watermark: int) -> Changes:
-        """Apply messages up to a watermark; return how lists changed, and which slots fell due."""
-        before = self.watermark
+    def advance(self, arrived: Arrived, watermark: int, pairs: StatePairs | None = None) -> Changes:
+        """Apply messages and updates of objects up to a watermark; return how lists changed, and which slots fell due."""
+        before, ended = self.watermark, None
         self.ids.remember(arrived.messages.seq, arrived.messages.position, arrived.ids)
-        changes = self.engine.advance(arrived.messages, watermark, arrived.details)
+        if pairs is not None and pairs.messages.n and len(self.engine):
+            begun = pairs.begun()
+            self.ids.remember(begun.messages.seq, begun.messages.position, begun.ids)
+            arrived, ended = pairs.with_messages(arrived)
+        changes = self.engine.advance(arrived.messages, watermark, arrived.details, ended)
         self.busiest.count(changes.slot)
         for slot in changes.due.tolist():
             self._frozen.setdefault(slot, before)
         return changes
 
     def free_ids(self) -> None:
-        """Forget the ids of messages that can be in no list."""
-        self.ids.free(min([self.watermark, *self._frozen.values()]) - self.engine.extent)
+        """Forget the ids of messages that can be in no list, and the states of objects that ended before the oldest open request."""
+        oldest = min([self.watermark, *self._frozen.values()])
+        self.ids.free(oldest - self.engine.extent)
+        self.engine.forget_ends(oldest)
 
     # -- evaluations ------------------------------------------------------------------------------
 

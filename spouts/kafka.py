@@ -374,14 +374,14 @@ class SubscriptionSpout(KafkaSpout):
                 parsed = parse_subscription(
                     record.key, record.value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits, language=settings.language
                 )
-                if settings.objects and not isinstance(parsed, BooleanSubscription):
-                    hint = "use a boolean subscription, or another topology without dskype.objects"
-                    kind, given = ("Top-k", "topk") if isinstance(parsed, TopkSubscription) else ("Threshold", "threshold")
-                    raise RecordError(explain(f"{kind} subscriptions do not work with dskype.objects", given=given, legal="boolean", hint=hint), f"no-{given}")
+                if settings.objects and not isinstance(parsed, BooleanSubscription | TopkSubscription):
+                    hint = "use a boolean or a top-k subscription, or another topology without dskype.objects"
+                    words = "Threshold subscriptions do not work with dskype.objects"
+                    raise RecordError(explain(words, given="threshold", legal="boolean, topk", hint=hint), "no-threshold")
                 if settings.objects and isinstance(parsed, BooleanSubscription) and parsed.initial is not None:
                     hint = "leave 'initial' out: the next update of each object says what it enters"
                     raise RecordError(
-                        explain("'initial' does not work with dskype.objects, which keeps no window", given=parsed.initial, hint=hint), "no-initial"
+                        explain("'initial' does not work with dskype.objects", given=parsed.initial, hint=hint), "no-initial"
                     )
                 if (warning := self._ceiling.check(parsed)) is not None:
                     self._collector.report_error(warning)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dskype.spouts.record_values import RecordError, encode_json, json_object, refusal, shown
+from dskype.spouts.record_values import encode_json, json_object, refusal, shown
 from dskype.spouts.records import parse_subscription
 from dskype.spouts.settings import Settings
 from dskype.spouts.subscriptions import Subscription
 from dskype.spouts.text import Tokenizer
-from dskype.topology.errors import explain
 
 __all__ = ["DEFAULT_TIMEOUT_MS", "MOST_TIMEOUT_MS", "Search", "parse_search"]
 
@@ -41,11 +40,6 @@ def parse_search(key: bytes | None, value: bytes | None, settings: Settings, tok
 
     :raises RecordError: it cannot be used.
     """
-    if settings.objects:
-        hint = "search in another topology that reads the same messages, without dskype.objects"
-        raise RecordError(
-            explain("A topology with dskype.objects keeps no window, so there is nothing to search in", given="dskype.objects: true", hint=hint), "no-window"
-        )
     record = json_object(value, settings.limits.text_max_bytes, "a search")
     if record.get("type") == "threshold":
         raise refusal("unknown-type", "Expected the 'type' of the search", shown("threshold"), '"topk" or "boolean"', "the answer to a top-k search has scores")

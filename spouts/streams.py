@@ -19,6 +19,7 @@ stream    name here           from -> to                      grouping
           ``interest``        distribution -> distribution    direct: routing terms that begin or end to be needed
           ``registrations``   distribution -> result          fields(subscription): what begins, what ends and where
 4         ``window``          distribution -> message         direct: each message lives on one task
+          ``ends``            distribution -> message         direct: from when on states of objects do not count
 5         ``requests``        subscription -> message         all: evaluate these subscriptions at a watermark
 5         ``progress``        subscription -> message         all: no request below this watermark will follow
 6         ``partials``        message -> aggregation          fields(subscription)
@@ -52,6 +53,7 @@ __all__ = [
     "Answers",
     "Balance",
     "Column",
+    "Ends",
     "Interest",
     "Lists",
     "Lookups",
@@ -308,20 +310,23 @@ class Matching(Stream):
     region: Float64Lists
 
 
-@_stream("pairs")
+@_stream("pairs", later=1)
 class Pairs(Matching):
     """Updates of objects: one row for the state that begins with an update, one for the state before it; the two are neighbours, and either may be missing.
+    A task that needs neither gets the second one alone, because it may be in one of its lists.
 
     The first columns are those of :class:`Matching`. Of both rows ``seq``, ``position``, ``id`` and ``arrival_ms`` are those of the update; the
     other columns are those of the state.
 
-    :ivar before: 1 where it is the state before the update.
+    :ivar before: 1 where it is the state before the update; 2 where that came alone, and only lists are to take it out.
     :ivar since: position at which the state began; ``since_ms``: when the message arrived that it began with.
+    :ivar since_seq: sequence number of that message.
     """
 
     before: Int8
     since: Int64
     since_ms: Milliseconds
+    since_seq: Int64
 
 
 @_stream("placements")
@@ -358,6 +363,19 @@ class Window(Stream):
     order: Int16Lists
     attributes: Int64Lists
     prefixes: Int64Lists
+
+
+@_stream("ends")
+class Ends(Stream):
+    """Messages in the window that were states of objects, and end.
+
+    :ivar seq: sequence number of the message; ``since``: its position.
+    :ivar position: at which it ends.
+    """
+
+    seq: Int64
+    since: Int64
+    position: Int64
 
 
 @_stream("requests", later=3)

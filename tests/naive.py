@@ -428,6 +428,16 @@ def object_changes(messages: Sequence[dict[str, Any]], until: float, ttl_ms: int
     return changes
 
 
+def ends(messages: Sequence[dict[str, Any]], changes: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Return id -> the position from which on a message does not count in lists any more, which is its own for what is no state of its object.
+
+    :param messages: as :func:`object_changes` takes them; ``changes``: what it returns.
+    """
+    begun = {change["after"]["id"] for change in changes if change["after"] is not None}
+    found = {m["id"]: math.inf if m["object"] is None or m["id"] in begun else m["position"] for m in messages}
+    return found | {change["before"]["id"]: change["position"] for change in changes if change["before"] is not None}
+
+
 def object_event(matched: bool, matches: bool, inside: bool) -> str | None:
     """Return what a subscription reports of a change, if it matched the state before, and matches the one after."""
     if matches:

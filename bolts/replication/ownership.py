@@ -98,9 +98,9 @@ class SubscriptionOwner(ABC):
         for slot in self._boolean.pop_expired(*applied):
             self._end_expired(slot)
 
-    def end_expired_topk(self, arrived: Arrived) -> None:
-        """End the top-k subscriptions that have expired when these messages, which have been applied, had arrived."""
-        for slot in self._topk.pop_expired(arrived):
+    def end_expired_topk(self, arrived: Arrived, pairs: StatePairs | None = None) -> None:
+        """End the top-k subscriptions that have expired when these messages and updates, which have been applied, had arrived."""
+        for slot in self._topk.pop_expired(arrived, pairs):
             self._end_expired_topk(slot)
 
     @abstractmethod

@@ -53,12 +53,15 @@ class TopkEngine:
     Distances are in degrees, over the diagonal of the data space, or in metres, over the *scale* of the subscription
     (:mod:`dskype.spouts.score_kernels`). Subscriptions with a scale are in a second index of the same kind.
 
+    With ``ending`` a message may also end before it leaves the window (:meth:`advance`). Then it leaves every list at the position at which it ends.
+
     The same calls give the same results and equal snapshots in any process.
 
     :param extent: of the window, in positions: |W| messages or a span in ms, >= 1.
     :param diagonal_deg: diagonal of the data space, degrees.
     :param index: a name in :data:`INDEXES`; ``index_options`` are its keyword arguments.
     :param buffer: a name in :data:`BUFFERS`; ``buffer_options`` are its keyword arguments.
+    :param ending: whether messages may end.
     :raises IllegalArgumentException: an argument or option is not usable.
     """
 
@@ -70,6 +73,8 @@ class TopkEngine:
         buffer: str = "kmax",
         index_options: Mapping[str, Any] | None = None,
         buffer_options: Mapping[str, Any] | None = None,
+        *,
+        ending: bool = False,
     ) -> None:
         if extent < 1:
             raise IllegalArgumentException(explain("The extent of the window is not usable.", given=extent, legal="extent >= 1"))
@@ -78,6 +83,18 @@ class TopkEngine:
         self.extent, self.diagonal_deg, self.index_name, self.buffer_name = int(extent), float(diagonal_deg), index, buffer
         self.index = _build("index", INDEXES, index, self.diagonal_deg, index_options)
         self.buffers = _build("buffer", BUFFERS, buffer, self.extent, buffer_options)
+        if ending:
+            if not self.buffers.ends:
+                raise IllegalArgumentException(
+                    explain(
+                        "The buffer cannot take out a message before it leaves the window, as dskype.objects needs.",
+                        given=buffer,
+                        legal=", ".join(sorted(name for name in BUFFERS if BUFFERS[name].ends)),
+                        hint="set dskype.buffer",
+                    )
+                )
+            self.buffers.store.ending = True
+        self._ended = np.zeros((0, 2), np.int64)  # (sequence number, end) of messages that ended, and may be in an answer
         self.metres: MetresSubscriptions | None = None  # made when it is needed
         self._index_options = index_options
         self.watermark = -1
@@ -196,11 +213,12 @@ class TopkEngine:
         """Return how many messages an answer for each slot should bring (int64[n])."""
         return self.buffers.wanted(self._check_slots(slots))
 
-    def advance(self, messages: MessageBatch, watermark: int, details: Details | None = None) -> Changes:
+    def advance(self, messages: MessageBatch, watermark: int, details: Details | None = None, ended: np.ndarray | None = None) -> Changes:
         """Process messages and expiry up to ``watermark``; return how lists changed.
 
         :param messages: with positions after the former watermark, up to ``watermark``, in rising order of (position, seq).
         :param details: what filters look at; None: the messages have none.
+        :param ended: bool[n], where a former message ends: it comes once more, at the position of its end; None: nowhere.
         """
         if watermark < self.watermark:
             raise IllegalArgumentException(explain("A watermark must not fall.", given=watermark, legal=f">= {self.watermark}"))
@@ -229,10 +247,13 @@ class TopkEngine:
                 matches = _merged(matches, self.metres.match(chunk))
             if self._filters:
                 matches = self._satisfying(messages, details, start, matches)
-            step = self.buffers.apply(chunk, matches, watermark if stop == messages.n else int(messages.position[stop - 1]))
+            until = watermark if stop == messages.n else int(messages.position[stop - 1])
+            step = self.buffers.apply(chunk, matches, until) if ended is None else self.buffers.apply(chunk, matches, until, ended[start:stop])
             self._retune(step.retuned)
             steps.append(step)
         self.watermark = int(watermark)
+        if ended is not None and ended.any():
+            self._ended = np.concatenate((self._ended, np.stack((messages.seq[ended], messages.position[ended]), axis=1)))
         due = np.sort(np.concatenate([step.due for step in steps]))
         self.buffers.collect(due)
         self._retune(due)
@@ -241,6 +262,11 @@ class TopkEngine:
             changes = tuple(np.concatenate(columns) for columns in zip(*(step.changes for step in steps)))
         touched = np.sort(changes[0])
         return Changes(*changes, due, touched[np.diff(touched, prepend=-1) > 0])
+
+    def forget_ends(self, watermark: int) -> None:
+        """Forget which messages ended up to a watermark, because no answer that is still to come is older."""
+        if len(self._ended):
+            self._ended = self._ended[self._ended[:, 1] > watermark]
 
     def _satisfying(self, messages: MessageBatch, details: Details | None, start: int, matches: Matches) -> Matches:
         """Return the matches whose message satisfies the filter of the slot; rows count from ``start``."""
@@ -280,7 +306,7 @@ class TopkEngine:
             gathered = [kernels.gather(array, starts, lengths, total) for array in answers[1:]]
             answers = RankedLists(np.concatenate(([0], np.cumsum(lengths))), *gathered)
             slots = slots[order]
-        step = self.buffers.resolve(slots, answers, self.watermark)
+        step = self.buffers.resolve(slots, answers, self.watermark, np.isin(answers.seqs, self._ended[:, 0]) if len(self._ended) else None)
         self._retune(step.retuned)
         due = np.sort(step.due)
         return Changes(*step.changes, due, np.setdiff1d(slots, due, assume_unique=True))
@@ -341,6 +367,7 @@ class TopkEngine:
             "buffers": self.buffers.snapshot(),
             "programs": self._filters.snapshot(),
             **({"metres": self.metres.snapshot()} if self.metres else {}),
+            **({"ended": self._ended} if len(self._ended) else {}),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -358,6 +385,7 @@ class TopkEngine:
         self.index.restore(state["index"])
         self.buffers.restore(state["buffers"])
         self._filters.restore(state.get("programs"))  # absent from snapshots of earlier versions
+        self._ended = np.array(state.get("ended", self._ended))
         slots = np.asarray(state["index"]["slots"])
         if (metres := state.get("metres")) is not None:
             self._with_metres().restore(metres)

@@ -23,6 +23,7 @@ class Messages(NamedTuple):
     :ivar seq: int64[m].
     :ivar position: int64[m].
     :ivar lat: float64[m], degrees; ``lon`` alike.
+    :ivar end: int64[m], at which position a message ends; empty: none does.
     """
 
     base: int
@@ -30,6 +31,7 @@ class Messages(NamedTuple):
     position: np.ndarray
     lat: np.ndarray
     lon: np.ndarray
+    end: np.ndarray
 
 
 class Chunks(NamedTuple):
@@ -140,6 +142,7 @@ class _Query(NamedTuple):
     :ivar lat: degrees; ``lon`` alike.
     :ivar diagonal_deg: distance at which the spatial similarity is 0, degrees.
     :ivar scale_m: the same in metres; 0: distances are in degrees.
+    :ivar watermark: at which messages have to count.
     """
 
     alpha: float
@@ -147,6 +150,19 @@ class _Query(NamedTuple):
     lon: float
     diagonal_deg: float
     scale_m: float
+    watermark: int
+
+
+@njit(cache=True, inline="always")
+def _make_query(queries, q, diagonal_deg):
+    """Return one query of a batch."""
+    return _Query(queries.alpha[q], queries.lat[q], queries.lon[q], diagonal_deg, queries.scale_m[q], queries.watermark[q])
+
+
+@njit(cache=True, inline="always")
+def _counts(messages, row, query):
+    """Tell whether the message at an index into the columns has not ended at the watermark of a query."""
+    return messages.end.shape[0] == 0 or messages.end[row] > query.watermark
 
 
 @njit(cache=True, inline="always")
@@ -409,7 +425,7 @@ def topk(messages, chunks, tail, queries, thresholds, extent, diagonal_deg, scra
                 if found:
                     start, end = max(low[q] - first, 0), min(high[q], stop) - first
                     span = _Span(c, first, start, end, start == 0 and end == stop - first)
-                    query = _Query(queries.alpha[q], queries.lat[q], queries.lon[q], diagonal_deg, queries.scale_m[q])
+                    query = _make_query(queries, q, diagonal_deg)
                     _query_chunk(messages, chunks, span, query, q, lists, found, best, scratch)
 
     return answers(best, thresholds)
@@ -441,12 +457,12 @@ def _query_tail(messages, tail, queries, q, diagonal_deg, low, high, best, scrat
                     touched[held] = row
                     held += 1
             j = tail.previous[j]
-    query = _Query(queries.alpha[q], queries.lat[q], queries.lon[q], diagonal_deg, queries.scale_m[q])
+    query = _make_query(queries, q, diagonal_deg)
     least = lowest(best, q)
     for i in range(held):
         row = touched[i]
         s = score(query.alpha, _nearness(messages.lat[first + row], messages.lon[first + row], query), sums[row])
-        if s >= least:
+        if s >= least and _counts(messages, first + row, query):
             least = offer(best, q, s, first + row)
 
 
@@ -523,7 +539,7 @@ def _scan_first_list(messages, chunks, span, query, q, lists, n, best):
             if at[j] < end and rows[at[j]] == row:
                 text += factor[j] * weights[at[j]]
         s = score(alpha, near, text)
-        if s >= least:
+        if s >= least and _counts(messages, first + row, query):
             least = offer(best, q, s, first + row)
 
 
@@ -568,5 +584,5 @@ def _scan_lists(messages, chunks, span, query, q, lists, n, leading, best, scrat
             if p < end and rows[p] == row:
                 text += factor[j] * weights[p]
         s = score(alpha, near, text)
-        if s >= least:
+        if s >= least and _counts(messages, first + row, query):
             least = offer(best, q, s, first + row)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from inspect import signature
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -122,6 +122,9 @@ class MessageWindow(ABC):
     empty window, on which :meth:`restore` may be called.
     """
 
+    ends: ClassVar[bool] = False
+    """Whether messages may end before they leave the window, see :meth:`end`."""
+
     @abstractmethod
     def insert(self, messages: MessageBatch, ids: Sequence[str] | pa.StringArray) -> None:
         """Add messages; called when the watermark has passed them.
@@ -139,6 +142,18 @@ class MessageWindow(ABC):
 
         A bounded number of them may stay a little longer. A position that is lower than before has no effect.
         """
+
+    def end(self, seqs: np.ndarray, positions: np.ndarray, at: np.ndarray) -> None:
+        """Let messages count up to a position only: queries at watermarks from there on leave them out. Only where :attr:`ends` says so.
+
+        :param seqs: int64[n], and ``positions``, int64[n]: messages that are there; others are ignored.
+        :param at: int64[n], where each ends.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot take a message out")
+
+    def ended(self, watermark: int) -> np.ndarray:
+        """Tell which of the messages in memory have ended at a watermark (bool[len(self)]). Default: none."""
+        return np.zeros(len(self), np.bool_)
 
     @abstractmethod
     def topk(self, queries: QueryBatch, extent: int, diagonal_deg: float, thresholds: np.ndarray | None = None) -> RankedLists:

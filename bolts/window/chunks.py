@@ -77,6 +77,8 @@ class ChunkWindow(KeptMessages):
     :param capacity: messages per chunk, 1 to 65,536; default 4096. As many freed messages may stay in memory.
     """
 
+    ends = True
+
     def __init__(self, capacity: int = 4096) -> None:
         if type(capacity) is not int or not 1 <= capacity <= _ROWS:
             raise IllegalArgumentException(explain("The capacity of a chunk is not usable.", given=capacity, legal=f"an integer from 1 to {_ROWS}"))

@@ -79,6 +79,14 @@ class FilteredWindow(MessageWindow):
         for queue in self._keys:
             queue.drop(n)
 
+    def end(self, seqs: np.ndarray, positions: np.ndarray, at: np.ndarray) -> None:
+        """See :meth:`MessageWindow.end`."""
+        self.window.end(seqs, positions, at)
+
+    def ended(self, watermark: int) -> np.ndarray:
+        """See :meth:`MessageWindow.ended`."""
+        return self.window.ended(watermark)
+
     def ids(self, seqs: np.ndarray, positions: np.ndarray) -> list[str]:
         """See :meth:`MessageWindow.ids`."""
         return self.window.ids(seqs, positions)
@@ -162,7 +170,7 @@ class FilteredWindow(MessageWindow):
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return (seqs, positions) of the messages that satisfy a filter, int64[m], in rising order of (position, seq). O(messages and their terms).
 
-        :param positions: those in ``(positions[0], positions[1]]`` are looked at. An area lies at its centre.
+        :param positions: those in ``(positions[0], positions[1]]`` are looked at, as of the latter. An area lies at its centre.
         :param bbox: west, south, east, north in degrees.
         :param region: an encoded region (:mod:`dskype.spouts.regions`) in the rectangle; None: the rectangle decides.
         :param program: decides which messages count (:mod:`dskype.spouts.filters`); None: all do.
@@ -170,9 +178,11 @@ class FilteredWindow(MessageWindow):
         """
         first, stop = np.searchsorted(self._position.view, positions, side="right").tolist()
         lat, lon = (column[first:stop] for column in self._places())
+        ended = self.window.ended(positions[1])[len(self.window) - len(self._seq) :][first:stop]
         west, south, east, north = bbox
         inside = (lat >= south) & (lat <= north)
         inside &= ((lon >= west) & (lon <= east)) if west <= east else ((lon >= west) | (lon <= east))
+        inside &= ~ended
         rows = np.flatnonzero(inside)
         if terms is not None and len(rows) > (stop - first) // _FEW:
             inside &= self._with_terms(terms, first, stop)

@@ -18,6 +18,7 @@ __all__ = ["KeptMessages", "Queue", "kernel_array"]
 
 _FLOATS = {"alpha", "lat", "lon", "weights", "scale_m"}
 _NOTHING_FREED = np.iinfo(np.int64).min
+_NEVER = np.iinfo(np.int64).max
 
 
 def kernel_array(array: np.ndarray, dtype: Any) -> np.ndarray:
@@ -84,6 +85,7 @@ class KeptMessages(MessageWindow):
         self._messages = Queue(np.int64), Queue(np.int64), Queue(np.float64), Queue(np.float64), Queue(np.int64)
         self._seq, self._position, self._lat, self._lon, self._id_ends = self._messages
         self._id_bytes = Queue(np.uint8)
+        self._ends = Queue(np.int64)  # where messages end; empty until one does
         self._freed = _NOTHING_FREED
 
     def __len__(self) -> int:
@@ -121,6 +123,8 @@ class KeptMessages(MessageWindow):
         """Append the columns of messages ``start`` to ``stop``, whose ids are ``ids``."""
         for queue, column in zip(self._messages, messages[:4]):
             queue.append(column[start:stop])
+        if len(self._ends):
+            self._ends.append(np.full(stop - start, _NEVER))
         _, offsets, data = ids.buffers()
         ends = np.frombuffer(offsets, np.int32)[ids.offset : ids.offset + len(ids) + 1].astype(np.int64)
         self._id_ends.append(ends[1:] - ends[0] + self._id_bytes.end)
@@ -131,6 +135,21 @@ class KeptMessages(MessageWindow):
         self._id_bytes.drop(int(self._id_ends.view[n - 1]) - self._id_bytes.base)
         for queue in self._messages:
             queue.drop(n)
+        if len(self._ends):
+            self._ends.drop(n)
+
+    def end(self, seqs: np.ndarray, positions: np.ndarray, at: np.ndarray) -> None:
+        """See :meth:`MessageWindow.end`; O(log m) per message."""
+        rows = _kernels.locate(self._position.view, self._seq.view, kernel_array(positions, np.int64), kernel_array(seqs, np.int64))
+        there = rows >= 0
+        if there.any():
+            if not len(self._ends):
+                self._ends.load(self._seq.base, np.full(len(self), _NEVER))
+            self._ends.view[rows[there]] = at[there]
+
+    def ended(self, watermark: int) -> np.ndarray:
+        """Tell which of the messages in memory have ended at a watermark (bool[len(self)])."""
+        return self._ends.view <= watermark if len(self._ends) else np.zeros(len(self), np.bool_)
 
     def ids(self, seqs: np.ndarray, positions: np.ndarray) -> list[str]:
         """See :meth:`MessageWindow.ids`; O(log m) per message."""
@@ -164,27 +183,29 @@ class KeptMessages(MessageWindow):
     @property
     def _columns(self) -> _kernels.Messages:
         """The columns as kernels take them; valid until the next change."""
-        return _kernels.Messages(self._seq.base, *(queue.view for queue in self._messages[:4]))
+        return _kernels.Messages(self._seq.base, *(queue.view for queue in self._messages[:4]), self._ends.view)
 
     def _kept_snapshot(self) -> dict[str, Any]:
         return {
             "freed": self._freed,
             "messages": [[queue.base, queue.view] for queue in self._messages],
             "id_bytes": [[self._id_bytes.base, self._id_bytes.view]],
+            **({"ends": [self._ends.base, self._ends.view]} if len(self._ends) else {}),
         }
 
     def _kept_restore(self, state: dict[str, Any]) -> None:
         self._freed = state["freed"]
         for queue, (base, values) in zip((*self._messages, self._id_bytes), (*state["messages"], *state["id_bytes"]), strict=True):
             queue.load(base, values)
+        self._ends.load(*state.get("ends", (0, np.zeros(0, np.int64))))
 
     @property
     def _kept_bytes(self) -> int:
-        return sum(queue.nbytes for queue in (*self._messages, self._id_bytes))
+        return sum(queue.nbytes for queue in (*self._messages, self._id_bytes, self._ends))
 
     def _check(self) -> None:
         """Verify the invariants of the columns."""
-        assert len({(queue.base, queue.end) for queue in self._messages}) == 1
+        assert len({(queue.base, queue.end) for queue in (*self._messages, *([self._ends] if len(self._ends) else []))}) == 1
         position, seq = self._position.view, self._seq.view
         assert all(pair < following for pair, following in zip(zip(position, seq), zip(position[1:], seq[1:])))
         ends = [self._id_bytes.base, *self._id_ends.view.tolist()]

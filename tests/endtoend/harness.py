@@ -595,13 +595,13 @@ def end_expired(simulation, rng, words=WORDS):
     assert metric(simulation, "registered") == len(stay), "what has ended is still registered, or more has ended"
 
 
-def random_run(seed, most=5, objects=False):
+def random_run(seed, most=5, objects=False, topk=0.05):
     """Play a random scenario with random numbers of tasks and heavy faults, and check it; returns what was compared, and the faults.
 
     Distributors, indexes, buffers, windows and transports take turns, so that few seeds have all of them about equally often.
 
     :param most: how many tasks the subscription bolt has at most.
-    :param objects: messages are states of objects, and all subscriptions boolean.
+    :param objects: messages are states of objects; ``topk``: then, the share of subscriptions that are top-k ones.
     """
     rng = random.Random(seed)
     timed = seed % 4 == 3
@@ -667,7 +667,7 @@ def random_run(seed, most=5, objects=False):
         conf["dskype.results.fields.max.bytes"] = carried.choice([60, 1024])
     moving = random.Random(f"objects {seed}") if objects else None
     if moving is not None:
-        conf["dskype.objects"] = True
+        conf |= {"dskype.objects": True, "dskype.buffer": "kmax", "dskype.window.index": "chunks"}
         if timed:
             conf["dskype.objects.ttl.ms"] = moving.choice([None, 100, 700, 2000])
     if most <= 5:  # real-time queries have many more batches, which takes minutes with 32 tasks
@@ -675,10 +675,10 @@ def random_run(seed, most=5, objects=False):
     simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy())
     planner = Planner(simulation, rng) if name != "hashing" and rng.random() < 0.7 else None
     whole = whole if analyzed or "dskype.attributes" in conf else None
-    more_of = {} if moving is None else {"objects": moving, "topk": 0.05, "messages": 60}
+    more_of = {} if moving is None else {"objects": moving, "topk": topk, "messages": 60}
     more_of["living"] = random.Random(f"living {seed}")
+    more_of["searcher"] = Searcher(simulation, searches := random.Random(f"searches {seed}"), drawing(searches, conf, places))
     if moving is None:
-        more_of["searcher"] = Searcher(simulation, searches := random.Random(f"searches {seed}"), drawing(searches, conf, places))
         scored, (west, south, east, north) = random.Random(f"thresholds {seed}"), simulation.conf["dskype.space"]
         more_of["initial"] = Initial(random.Random(f"initial {seed}"))
         more_of["thresholds"] = Thresholds(scored, drawing(scored, conf, places, topk=1.0), math.hypot(east - west, north - south))
@@ -730,10 +730,8 @@ def drawing(rng, conf, places, topk=0.5):
 
 
 def may_be_refused(value, conf):
-    """Tell whether a subscription has a stop word where each word has to be one that counts, needs no word although all have to, or is a top-k one where there are objects."""
+    """Tell whether a subscription has a stop word where each word has to be one that counts, or needs no word although all have to."""
     record, read, settings = json.loads(value), reader(conf), Settings.from_conf(conf)
-    if settings.objects and record["type"] == "topk":
-        return True
     words = naive.words(" ".join([*record.get("keywords", ()), record.get("expression", "")]))
     if any(read(name, word) == [None] for word in words for name in settings.text_fields or [""]):
         return True
@@ -770,6 +768,12 @@ class World:
     diagonal_deg: float = 0.0
     changes: list = field(default_factory=list)
     """How objects change."""
+    ends: dict = field(default_factory=dict)
+    """Message id -> from when on it does not count in lists any more."""
+
+    def window(self, watermark, extent):
+        """Return the messages that count at a watermark."""
+        return [m for m in self.messages if watermark - extent < m["position"] <= watermark < self.ends.get(m["id"], math.inf)]
 
 
 def world_of(simulation, timed=False, hint=""):
@@ -833,6 +837,7 @@ def world_of(simulation, timed=False, hint=""):
     if settings.objects:
         ordered = sorted(world.messages, key=lambda m: (m["position"], m["seq"]))
         world.changes = naive.object_changes(ordered, world.watermark, settings.objects_ttl_ms)
+        world.ends = naive.ends(ordered, world.changes)
     bad = {(p, o) for topic, p, o in dead_letters(simulation) if topic == TOPICS.subscriptions}
     for record in simulation.records(TOPICS.subscriptions):
         if (record.partition, record.offset) in bad:
@@ -916,7 +921,7 @@ def check(simulation, timed=False, hint=""):
         key = registration, watermark
         if key not in expected_cache:
             subscription = world.subscriptions[registration]
-            window = [m for m in world.messages if watermark - extent < m["position"] <= watermark]
+            window = world.window(watermark, extent)
             if subscription["where"] is not None:
                 window = [m for m in window if naive.holds(subscription["where"], m, read=world.read)]
             scores = {m["id"]: s for m in window if (s := naive.score(subscription, m, diagonal_deg)) is not None}

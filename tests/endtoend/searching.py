@@ -74,7 +74,7 @@ def check_searches(simulation, world, words_of, compared, hint=""):
         assert len({part["watermark"] for part in records}) == 1, f"{id} has several watermarks: {records}; {hint}"
         parts = AnswerParts(record["k"])
         answer = [parts.add(part) for part in records][-1]
-        window = [m for m in world.messages if answer.watermark - settings.extent < m["position"] <= answer.watermark]
+        window = world.window(answer.watermark, settings.extent)
         found = [json.dumps(match.message) for match in answer.matches]
         for match in answer.matches:
             message = world.by_id[json.dumps(match.message)]

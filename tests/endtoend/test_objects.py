@@ -1,4 +1,4 @@
-"""Objects that move, in random worlds with crashes anywhere: every ``enter``, ``inside`` and ``leave`` is what the plain oracle says."""
+"""Objects that move, in random worlds with crashes anywhere: every ``enter``, ``inside`` and ``leave``, every list and every search is what the plain oracle says."""
 
 import os
 from collections import Counter
@@ -11,6 +11,20 @@ pytestmark = pytest.mark.product(schedules=True, spread=True, seconds=60)
 
 SEEDS = int(os.environ.get("DSKYPE_SEEDS", "104")) // 2
 CHUNKS = 3
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_lists_have_an_object_once_at_its_newest_state(chunk):
+    only = os.environ.get("DSKYPE_SEED")
+    seeds = range(1000 + chunk, 1000 + SEEDS, CHUNKS) if only is None else [int(only)] if chunk == 0 else []
+    compared, faults = Counter(), Counter()
+    for seed in seeds:
+        found, met = random_run(seed, objects=True, topk=0.7)
+        compared.update(found)
+        faults.update(met)
+    if len(seeds) > 10:  # as without DSKYPE_SEEDS
+        assert all(compared[what] > 100 for what in ("state", "delta")) and all(compared[what] > 20 for what in ("final", "top-k searches", "enter")), compared
+        assert {"lost_before", "lost_after", "torn_write", "repeated", "restarted", "all_restarted", "elsewhere", "snapshot"} <= set(faults)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

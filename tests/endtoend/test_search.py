@@ -65,12 +65,17 @@ def test_nobody_waits_any_more_for_an_old_search():
     assert not simulation.records(TOPICS.answers) and metric(simulation, "expired_searches") == 1 and not codes(simulation)
 
 
-def test_with_objects_there_is_no_window():
-    simulation = Simulation({"dskype.objects": True})
-    send_search(simulation, "q", NEAR)
+def test_with_objects_the_window_has_their_present_states():
+    simulation = Simulation({"dskype.objects": True}, {"message-bolt": 2, "distribution-bolt": 2})
+    for id, lat in ((1, 1), (2, 5), (3, 9)):
+        simulation.message({"id": id, "object": f"bus-{id % 2}", "text": "lake", "lat": lat, "lon": 2})
+    simulation.message({"id": 4, "text": "lake", "lat": 2, "lon": 2})
     simulation.drain(2)
-    [part] = answers_of(simulation)["q"]
-    assert part["code"] == "no-window" and "dskype.objects" in part["error"]
+    send_search(simulation, "q", NEAR)
+    send_search(simulation, "all", {"type": "boolean", "bbox": [0, 0, 10, 10]})
+    simulation.drain(2)
+    found = answers_of(simulation)
+    assert {id: {one["message"] for part in parts for one in part["results"]} for id, parts in found.items()} == {"q": {2, 3, 4}, "all": {2, 3, 4}}
 
 
 class Task:

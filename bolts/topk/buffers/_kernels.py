@@ -339,16 +339,31 @@ def first_unranked(offsets, seq, position, score):
 
 
 @njit(**BARE)
-def drop_hopeless(buffers, slot, expired, best):
+def drop_collected(buffers, slot, seq):
+    """Drop a message that has ended from those that a pending slot has collected, if it is among them."""
+    block = buffers.block
+    first, end = np.int64(block[slot, START] + block[slot, FROZEN]), np.int64(block[slot, START] + block[slot, LENGTH])
+    at = first
+    while at < end and buffers.seq[at] != seq:
+        at += 1
+    if at < end:
+        for i in range(at, end - 1):
+            buffers.seq[i], buffers.position[i], buffers.score[i] = buffers.seq[i + 1], buffers.position[i + 1], buffers.score[i + 1]
+        block[slot, LENGTH] -= 1
+
+
+@njit(**BARE)
+def drop_hopeless(buffers, slot, expired, best, ending):
     """Drop the arrivals of a pending slot that can no longer enter its list, because they expired or newer ones outrank them: see ``kmax.py``.
 
     :param expired: positions up to this one have left the window.
     :param best: float64[>= LENGTH], scratch: a heap of the highest scores among newer arrivals, the lowest first.
+    :param ending: whether newer ones may end earlier, so that only those that expired can be dropped.
     """
     block = buffers.block
     first = np.int64(block[slot, START] + block[slot, FROZEN])
     end = np.int64(block[slot, START] + block[slot, LENGTH])
-    limit = block[slot, LIMIT]
+    limit = FAR if ending else np.int64(block[slot, LIMIT])
     size = 0
     to = end
     for i in range(end - 1, first - 1, -1):
@@ -387,7 +402,7 @@ def drop_hopeless(buffers, slot, expired, best):
 
 
 @njit(cache=True)
-def drop_hopeless_all(buffers, slots, expired):
+def drop_hopeless_all(buffers, slots, expired, ending):
     """Call :func:`drop_hopeless` for all pending slots among ``slots``."""
     block = buffers.block
     most = 0
@@ -396,7 +411,7 @@ def drop_hopeless_all(buffers, slots, expired):
     best = np.empty(most)
     for i in range(slots.shape[0]):
         if block[slots[i], STATE] == PENDING:
-            drop_hopeless(buffers, slots[i], expired, best)
+            drop_hopeless(buffers, slots[i], expired, best, ending)
 
 
 @njit(**BARE)
@@ -423,15 +438,16 @@ def larger(block, slot, length):
 
 
 @njit(**BARE)
-def collect_arrival(buffers, slot, seq, position, score, expired, best):
+def collect_arrival(buffers, slot, seq, position, score, expired, best, ending):
     """Append an arrival to the entries of a pending slot.
 
     :param best: float64[>= LENGTH], scratch.
+    :param ending: as in :func:`drop_hopeless`.
     :returns: 0, or the number of entries for which room is needed first.
     """
     block, cursor = buffers.block, buffers.cursor
     if block[slot, LENGTH] == block[slot, CAPACITY]:
-        drop_hopeless(buffers, slot, expired, best)
+        drop_hopeless(buffers, slot, expired, best, ending)
         if 4 * block[slot, LENGTH] >= 3 * block[slot, CAPACITY]:  # otherwise the next arrival would do it again
             capacity = larger(block, slot, np.int64(block[slot, LENGTH] + 1))
             if cursor[END] + capacity > buffers.seq.shape[0]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -44,6 +44,9 @@ class ResultBuffers(ABC):
     :param extent: extent of the window: a message leaves when the watermark reaches its position + extent.
     """
 
+    ends: ClassVar[bool] = False
+    """Whether a message may end before it leaves the window: then :meth:`apply` takes ``ended``."""
+
     def __init__(self, extent: int) -> None:
         self.extent = int(extent)
         self.watermark = -1
@@ -56,33 +59,35 @@ class ResultBuffers(ABC):
         """Return the most entries that new slots with these k may have (int64[n], >= k)."""
 
     @abstractmethod
-    def apply(self, messages: MessageBatch, matches: Matches, watermark: int) -> Step:
+    def apply(self, messages: MessageBatch, matches: Matches, watermark: int, ended: np.ndarray | None = None) -> Step:
         """Process matches and expiry in order of time, up to ``watermark``.
 
         At every time *t* at which a message arrives or an entry expires (position + extent), each slot concerned first drops its
-        expired entries and then gets all arriving messages; the difference of its list is a change at watermark *t*. A slot that becomes
+        expired entries, and those that end at *t*, and then gets all arriving messages; the difference of its list is a change at watermark *t*. A slot that becomes
         due at *t* keeps the list from before *t*, has the threshold inf, and ignores messages until :meth:`collect`. A pending slot
         collects all its matches, or those that may be useful together with an answer.
 
         :param messages: rising in (position, seq), after the previous watermark.
         :param matches: pairs of a row of ``messages`` and a slot. Matches below the slot's threshold are ignored.
+        :param ended: bool[n], the rows of ``messages`` that are former messages at the positions where they end; None: none is.
         """
 
     @abstractmethod
-    def resolve(self, slots: np.ndarray, answers: RankedLists, watermark: int) -> Step:
+    def resolve(self, slots: np.ndarray, answers: RankedLists, watermark: int, ended: np.ndarray | None = None) -> Step:
         """Merge answers with the collected messages, and publish the lists at ``watermark``, which is that of the last :meth:`apply`.
 
         :param slots: int32[n], rising, pending.
         :param answers: the best :meth:`wanted` messages, or all if there are fewer, of the window at a watermark at or after
             the one at which the slot began to collect.
+        :param ended: bool[], the messages of the answers that have ended since; None: none has.
         :returns: ``due`` has the slots with too few live messages. They stay pending, and collect from ``watermark`` on.
         """
 
     # -- what implementations use
 
-    def _advance(self, messages: MessageBatch, matches: Matches, watermark: int, skyband: bool) -> Step:
+    def _advance(self, messages: MessageBatch, matches: Matches, watermark: int, skyband: bool, ended: np.ndarray | None = None) -> Step:
         """Implement :meth:`apply` for skybands, or else for *kmax*."""
-        changes, due, marked = self.store.advance(messages, matches, self.watermark, watermark, skyband)
+        changes, due, marked = self.store.advance(messages, matches, self.watermark, watermark, skyband, ended)
         self.watermark = watermark
         return Step(changes, due, marked)
 

@@ -29,6 +29,10 @@ outcome is the same as if all messages had been kept. This also holds when an an
 all live messages were collected, so a slot cannot fall due over and over because of messages that it dropped. Of *n*
 collected messages about kmax (1 + ln(n / kmax)) remain. Dropping twice changes nothing (of the messages that dominate *x*, the
 kmax best are never dropped), so it does not matter when it is done.
+
+**Messages that end.** A message may end before it leaves the window, and leaves the buffer then. Messages outside still rank behind the rest, so
+this is like an expiry. But those that ranked before a collected message may end earlier than it does. So with messages that end, a pending
+slot forgets only what has expired or ended. Messages of an answer that have ended since do not count, and its last one still says what is outside.
 """
 
 from __future__ import annotations
@@ -56,6 +60,8 @@ class KmaxBuffers(ResultBuffers):
     :param extra: default 20.
     """
 
+    ends = True
+
     def __init__(self, extent: int, *, factor: float = 2.0, extra: int = 20) -> None:
         super().__init__(extent)
         if not factor >= 1:
@@ -68,18 +74,19 @@ class KmaxBuffers(ResultBuffers):
         """Return kmax."""
         return np.maximum(np.floor(k * self.factor).astype(np.int64), k + self.extra)
 
-    def apply(self, messages: MessageBatch, matches: Matches, watermark: int) -> Step:
+    def apply(self, messages: MessageBatch, matches: Matches, watermark: int, ended: np.ndarray | None = None) -> Step:
         """Process matches and expiry; O(kmax) per entry that enters or leaves, O(1) per match that is not admitted."""
-        return self._advance(messages, matches, watermark, skyband=False)
+        return self._advance(messages, matches, watermark, skyband=False, ended=ended)
 
-    def resolve(self, slots: np.ndarray, answers: RankedLists, watermark: int) -> Step:
+    def resolve(self, slots: np.ndarray, answers: RankedLists, watermark: int, ended: np.ndarray | None = None) -> Step:
         """Merge answers with collected messages; O(messages)."""
         store, block = self.store, self.store.pool.block
         store.expect(answers.seqs, answers.positions)
         store.expect_dates(len(slots))
         answers = readable_lists(answers)
         store.pool.reserve(slots, np.minimum(block[slots, kernels.LIMIT], store.sizes(slots) + np.diff(answers.offsets)))
-        log, n, due = resolve_kernels.resolve_kmax(store.arrays, store.calendar, slots, answers, watermark - self.extent, watermark)
+        gone = np.zeros(0, np.bool_) if ended is None else ended
+        log, n, due = resolve_kernels.resolve_kmax(store.arrays, store.calendar, slots, answers, gone, watermark - self.extent, watermark)
         self.watermark = watermark
         store.pool.trim(slots, np.maximum(block[slots, kernels.LENGTH], block[slots, kernels.LIMIT]))
         return Step(tuple(array[:n] for array in log), due, slots)

@@ -11,10 +11,11 @@ from dskype.topology.kernel_cache import njit
 
 
 @njit(cache=True)
-def resolve_kmax(buffers, calendar, slots, answers, expired, watermark):
+def resolve_kmax(buffers, calendar, slots, answers, gone, expired, watermark):
     """Merge answers with collected messages, and publish the lists; ``slots`` are pending and rise.
 
     :param answers: dskype.bolts.ranked_lists.RankedLists, one for each slot.
+    :param gone: bool[], the messages of the answers that have ended; empty: none has.
     :param expired: positions up to this one have left the window.
     :returns: (log, number of changes, slots that are due again int32[]).
     """
@@ -55,6 +56,8 @@ def resolve_kmax(buffers, calendar, slots, answers, expired, watermark):
                     break
             else:
                 one_seq, one_position, one_score = seq[answer], position[answer], score[answer]
+                if gone.shape[0] > 0 and gone[answer]:
+                    one_position = expired
                 answer += 1
             if one_position > expired:
                 at = frozen + kept

@@ -66,12 +66,14 @@ class Skybands(ResultBuffers):
         """Return how many messages an answer should have."""
         return self._by_k(self.store.pool.block[slots, kernels.K], lambda one: self.expected(one)[0])
 
-    def apply(self, messages: MessageBatch, matches: Matches, watermark: int) -> Step:
+    def apply(self, messages: MessageBatch, matches: Matches, watermark: int, ended: np.ndarray | None = None) -> Step:
         """Process matches and expiry; O(entries) per entry that enters or leaves, and O(log k) more per entry that enters."""
+        assert ended is None, "a skyband has dropped what a message that ends was better than"
         return self._advance(messages, matches, watermark, skyband=True)
 
-    def resolve(self, slots: np.ndarray, answers: RankedLists, watermark: int) -> Step:
+    def resolve(self, slots: np.ndarray, answers: RankedLists, watermark: int, ended: np.ndarray | None = None) -> Step:
         """Merge answers with collected messages; O(messages log k)."""
+        assert ended is None
         store = self.store
         store.expect(answers.seqs, answers.positions)
         store.expect_dates(len(slots))
@@ -143,10 +145,10 @@ class CostSkybandBuffers(Skybands):
         rho = self.pace.rho(self.watermark)
         return np.minimum(self._by_k(k, lambda one: self.model.best(one, rho)), self._by_k(k, lambda one: self.expected(one)[0]))
 
-    def apply(self, messages: MessageBatch, matches: Matches, watermark: int) -> Step:
+    def apply(self, messages: MessageBatch, matches: Matches, watermark: int, ended: np.ndarray | None = None) -> Step:
         """Count arrivals, and process matches and expiry."""
         self.pace.count(messages.position)
-        return super().apply(messages, matches, watermark)
+        return super().apply(messages, matches, watermark, ended)
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state as plain arrays, with the counts of the recent past."""

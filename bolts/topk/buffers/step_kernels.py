@@ -32,6 +32,7 @@ from dskype.bolts.topk.buffers._kernels import (
     K,
     Rows,
     collect_arrival,
+    drop_collected,
     enter_date,
     fall_out,
     first_out,
@@ -52,7 +53,9 @@ AHEAD = 32
 _LOW = np.int64(0xFFFFFFFF)
 
 Arrivals = namedtuple("Arrivals", "seq position message slot score")
-Arrivals.__doc__ = """Messages: seq, position int64; and matches: message int32, slot int32, score float64, in order of (position, slot, message)."""
+Arrivals.__doc__ = """Messages: seq, position int64; and matches: message int32, slot int32, score float64, in order of (position, slot, message).
+
+A score of NaN says that the message, which came before, ends at the position."""
 Work = namedtuple("Work", "at due marked seq position score newest best")
 Work.__doc__ = """The state and the scratch arrays of :func:`advance`.
 
@@ -303,8 +306,29 @@ def admit_one(buffers, calendar, log, n_log, slot, work, limit, m_seq, score, no
 
 
 @njit(**BARE)
-def renew_entries(buffers, slot, work, arrivals, first, end, now, extent, skyband):
-    """Let entries expire and the matches ``first..end - 1`` arrive; copy the list before into ``work``, and return its length."""
+def ends_among(arrivals, first, end, seq):
+    """Tell whether one of the matches ``first..end - 1`` says that a message ends."""
+    for r in range(first, end):
+        if np.isnan(arrivals.score[r]) and arrivals.seq[arrivals.message[r]] == seq:
+            return True
+    return False
+
+
+@njit(**BARE)
+def count_ended(buffers, slot, arrivals, first, end):
+    """Return how many entries of an active slot end by the matches ``first..end - 1``."""
+    block = buffers.block
+    start, ended = np.int64(block[slot, START]), 0
+    for r in range(first, end):
+        if np.isnan(arrivals.score[r]):
+            for e in range(start, start + np.int64(block[slot, LENGTH])):
+                ended += buffers.seq[e] == arrivals.seq[arrivals.message[r]]
+    return ended
+
+
+@njit(**BARE)
+def renew_entries(buffers, slot, work, arrivals, first, end, now, extent, skyband, ending):
+    """Let entries expire or end and the matches ``first..end - 1`` arrive; copy the list before into ``work``, and return its length."""
     block, real, position = buffers.block, buffers.real, buffers.position
     limit = np.int64(block[slot, LIMIT])
     start, before = np.int64(block[slot, START]), np.int64(block[slot, LENGTH])
@@ -313,7 +337,7 @@ def renew_entries(buffers, slot, work, arrivals, first, end, now, extent, skyban
         work.seq[e], work.position[e], work.score[e] = buffers.seq[start + e], position[start + e], buffers.score[start + e]
     to = start
     for e in range(start, start + before):
-        if position[e] > now - extent:
+        if position[e] > now - extent and not (ending and ends_among(arrivals, first, end, buffers.seq[e])):
             buffers.seq[to], position[to], buffers.score[to] = buffers.seq[e], position[e], buffers.score[e]
             to += 1
     block[slot, LENGTH] = to - start
@@ -355,6 +379,8 @@ def log_renewed(buffers, calendar, log, n_log, slot, work, listed, theta, now):
         mark(block, work, slot)
     if buffers.long[slot, KEY] == FAR and length:
         enter_date(calendar, buffers.long, slot, now)
+    elif buffers.long[slot, KEY] != FAR and length == 0:
+        leave_date(calendar, buffers.long, slot)
     lists = min(k, length)  # the new list goes behind the old one
     for e in range(lists):
         at = listed + e
@@ -419,19 +445,22 @@ def find_shortage(calendar, work):
 
 
 @njit(**INLINE)
-def collect_row(buffers, slot, work, arrivals, row, now, extent):
-    """Let a pending slot collect a match; return DONE, or NO_SPACE or NO_ENTRIES if there is no room (NEED says how much)."""
+def collect_row(buffers, slot, work, arrivals, row, now, extent, ending):
+    """Let a pending slot collect a match, or drop what ends; return DONE, or NO_SPACE or NO_ENTRIES if there is no room (NEED says how much)."""
+    if ending and np.isnan(arrivals.score[row]):
+        drop_collected(buffers, slot, arrivals.seq[arrivals.message[row]])
+        return DONE
     length = np.int64(buffers.block[slot, LENGTH])
     if length > work.best.shape[0]:
         work.at[NEED] = length
         return NO_SPACE
     m_seq = arrivals.seq[arrivals.message[row]]
-    work.at[NEED] = collect_arrival(buffers, slot, m_seq, now, arrivals.score[row], now - extent, work.best)
+    work.at[NEED] = collect_arrival(buffers, slot, m_seq, now, arrivals.score[row], now - extent, work.best, ending)
     return NO_ENTRIES if work.at[NEED] else DONE
 
 
 @njit(**BARE)
-def run_steps(buffers, calendar, work, log, arrivals, extent, watermark, apart, skyband):
+def run_steps(buffers, calendar, work, log, arrivals, extent, watermark, apart, skyband, ending):
     """Run :func:`advance` until it has to stop; return the reason."""
     block, long, real, at = buffers.block, buffers.long, buffers.real, work.at
     size, near, row_slot, row_score = calendar.size, calendar.near, arrivals.slot, arrivals.score
@@ -474,7 +503,7 @@ def run_steps(buffers, calendar, work, log, arrivals, extent, watermark, apart, 
             break
         if block[slot, STATE] != ACTIVE:
             if block[slot, STATE] == PENDING:
-                stop = collect_row(buffers, slot, work, arrivals, row, now, extent)
+                stop = collect_row(buffers, slot, work, arrivals, row, now, extent, ending)
                 if stop != DONE:
                     break
             row += 1
@@ -497,22 +526,23 @@ def run_steps(buffers, calendar, work, log, arrivals, extent, watermark, apart, 
             admitted = count_admitted(row_score, row, end, theta)
         first, row = row, end
         lost, place = find_lost(buffers, calendar, slot, now - extent) if falls else (0, 0)
-        if lost == 0 and admitted == 0:
+        ended = count_ended(buffers, slot, arrivals, first, end) if ending else 0
+        if lost == 0 and admitted == 0 and ended == 0:
             continue
-        if lost == 1 and admitted == 0 and (length > k or theta == -np.inf):
+        if lost == 1 and admitted == 0 and ended == 0 and (length > k or theta == -np.inf):
             n_log = expire_one(buffers, log, n_log, slot, place, now)
-        elif lost == 0 and end == first + 1:
+        elif lost == 0 and ended == 0 and end == first + 1:
             m_seq = arrivals.seq[arrivals.message[first]]
             n_log = admit_one(buffers, calendar, log, n_log, slot, work, FAR if skyband else limit, m_seq, row_score[first], now)
         else:
-            listed = renew_entries(buffers, slot, work, arrivals, first, end, now, extent, skyband)
+            listed = renew_entries(buffers, slot, work, arrivals, first, end, now, extent, skyband, ending)
             n_log = log_renewed(buffers, calendar, log, n_log, slot, work, listed, theta, now)
     at[ROW], at[GROUP], at[NOW], at[CHANGED], at[SEEN] = row, group, now, n_log, seen
     return stop
 
 
 @njit(cache=True)
-def advance(buffers, calendar, work, log, arrivals, extent, watermark, apart, skyband):
+def advance(buffers, calendar, work, log, arrivals, extent, watermark, apart, skyband, ending):
     """Let messages arrive and others expire, in order of time, up to ``watermark``.
 
     Every time of an arrival or expiry is a step. The slots concerned follow in rising order: each first drops expired entries, then
@@ -521,11 +551,12 @@ def advance(buffers, calendar, work, log, arrivals, extent, watermark, apart, sk
     :param work: ``at`` says where to begin; at first it is 0, except for NOW, the previous watermark.
     :param apart: whether positions and seqs are different arrays.
     :param skyband: whether buffers are skybands: full skybands drop dominated entries, *kmax* drops the last.
+    :param ending: whether messages may end before they leave the window; not with skybands.
     :returns: DONE; or what needs more room before the next call: NO_ENTRIES (NEED more entries), NO_CHANGES (NEED changes), NO_SPACE (scratch
         for lists of NEED entries), NO_SLOTS (due or marked slots), NO_PAGES (spare pages of the calendar).
     """
     while True:
-        stop = run_steps(buffers, calendar, work, log, arrivals, extent, watermark, apart, skyband)
+        stop = run_steps(buffers, calendar, work, log, arrivals, extent, watermark, apart, skyband, ending)
         if stop != TURN:
             return stop
         turn_page(calendar, buffers.long)

@@ -46,6 +46,8 @@ class BufferStore:
 
     def __init__(self, extent: int) -> None:
         self.extent = int(extent)
+        self.ending = False
+        """Whether messages may end before they leave the window; then pending slots forget less."""
         # In a count window positions are seqs. One array serves for both until a position differs from its seq.
         self.pool = BlockPool({"seq": np.int64, "score": np.float64}, columns=16, dtype=np.int32)
         shift = max(0, (-(-extent // _PERIODS) - 1).bit_length())
@@ -85,7 +87,7 @@ class BufferStore:
             self.pool.split("position", "seq")
 
     def advance(
-        self, messages: MessageBatch, matches: Matches, before: int, watermark: int, skyband: bool
+        self, messages: MessageBatch, matches: Matches, before: int, watermark: int, skyband: bool, ended: np.ndarray | None = None
     ) -> tuple[tuple[np.ndarray, ...], np.ndarray, np.ndarray]:
         """Implement :meth:`ResultBuffers.apply`; return changes, due slots, and slots whose threshold has changed.
 
@@ -93,7 +95,11 @@ class BufferStore:
         :param skyband: whether buffers are skybands; else they are *kmax*.
         """
         seq, position, rows = readable(messages.seq, np.int64), readable(messages.position, np.int64), kernels.Rows(*matches)
-        self.expect(seq, position)
+        if ended is None:
+            self.expect(seq, position)
+        else:
+            self.expect(seq[~ended], position[~ended])
+            rows = rows._replace(score=np.where(ended[rows.message], np.nan, rows.score))
         if (position[1:] == position[:-1]).any():
             rows = steps.by_slot(position, rows)
         arrivals = steps.Arrivals(seq, position, *(readable(array, array.dtype) for array in rows))
@@ -101,7 +107,7 @@ class BufferStore:
         at[steps.NOW] = before
         while True:
             work = steps.Work(at, self._due, self._marked, *self._scratch)
-            stop = steps.advance(self.arrays, self.calendar, work, self._log, arrivals, self.extent, watermark, self.apart, skyband)
+            stop = steps.advance(self.arrays, self.calendar, work, self._log, arrivals, self.extent, watermark, self.apart, skyband, self.ending)
             if stop == steps.DONE:
                 break
             need = int(at[steps.NEED])
@@ -183,7 +189,7 @@ class BufferStore:
         """
         block = self.pool.block
         slots = np.flatnonzero(block[:, kernels.STATE] != kernels.FREE)
-        kernels.drop_hopeless_all(self.arrays, slots, expired)
+        kernels.drop_hopeless_all(self.arrays, slots, expired, self.ending)
         rows = block[slots]
         entries = self._lists(rows[:, kernels.START], rows[:, kernels.LENGTH])
         k, limit, frozen = (rows[:, column].copy() for column in (kernels.K, kernels.LIMIT, kernels.FROZEN))
