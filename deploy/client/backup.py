@@ -77,7 +77,7 @@ def write_backup(client: PubSub, path: Path, *, messages: bool = True) -> dict[s
             out = _Lines(file)
             settings = {key: value for key, value in sorted(conf.items()) if key.startswith("dskype.")}
             out.add(None, {"backup": _VERSION, "topology": client.name, "written_ms": time.time_ns() // 1_000_000, "settings": settings})
-            # Messages are there for lists, which a topology of objects has none of; each object's next update says where it is.
+            # Not those of objects: without the deletions and updates before them they would say what is no longer so. Each object's next update says where it is.
             for message in _window(client) if messages and not client.settings.objects else ():
                 out.add("messages", {"message": message})
             version, plan = _newest_plan(client)

@@ -103,7 +103,7 @@ class Registered:
 class Result:
     """One delta: a message entered (``add``) or left (``remove``) a top-k list, has another score in one that moved (``score``), or matched a boolean or a threshold subscription (``match``); or what an object did there.
 
-    With an object, ``op`` is ``enter``, ``inside`` or ``leave``, and ``message`` the message that was the reason.
+    For a boolean subscription and an object, ``op`` is ``enter``, ``inside`` or ``leave``, and ``message`` the message that was the reason.
 
     :ivar watermark: of the list after this change (docs/concepts/pubsub.md, topics).
     :ivar message: the message's id, as it was published.
@@ -115,7 +115,7 @@ class Result:
     :ivar value: the whole record.
     :ivar fields: of the message, if the topology's results carry some (``dskype.results.fields``); None: they do not, it has left the list, or they are too long
         (then ``value`` has ``fields_omitted``).
-    :ivar object: the id of the object; None: the result is of no object.
+    :ivar object: the id of the object of which the message is a state; None: of none.
     """
 
     subscription: str
@@ -133,8 +133,8 @@ class Result:
 
     @property
     def event(self) -> str | None:
-        """What the object did: ``enter``, ``inside`` or ``leave``; None: the result is of no object."""
-        return None if self.object is None else self.op
+        """What the object did: ``enter``, ``inside`` or ``leave``; None: it did nothing of these."""
+        return self.op if self.op in ("enter", "inside", "leave") else None
 
     @property
     def initial(self) -> bool:

@@ -25,7 +25,7 @@ FOLLOWS: deltas after wrong ones."""
 TIES, JUMPED = 0, 1
 """Columns of the counts: equal scores in another order; changes of the list without a delta of their own."""
 
-_PTR, _LEFT, _SIZE, _EXPIRY, _CHANGES, _CHANGED = 0, 1, 2, 3, 4, 5
+_PTR, _LEFT, _SIZE, _EXPIRY, _CHANGES, _CHANGED, _NOW = 0, 1, 2, 3, 4, 5, 6
 _NEVER = np.int64(1 << 62)
 
 
@@ -36,6 +36,7 @@ class Rows(NamedTuple):
     :ivar lat, lon: float64[n], degrees.
     :ivar code: int64[n], a number for each message id.
     :ivar repeated: bool[n], whether other rows have the same id.
+    :ivar leave: int64[n], from which position on a message does not count any more: it has left the window, or was the state of an object and has ended.
     :ivar offsets: int64[terms + 1]; term *t* is in ``rows[offsets[t]:offsets[t + 1]]``, rising.
     :ivar rows, weights: int64[], float64[].
     :ivar extent: of the window.
@@ -47,6 +48,7 @@ class Rows(NamedTuple):
     lon: np.ndarray
     code: np.ndarray
     repeated: np.ndarray
+    leave: np.ndarray
     offsets: np.ndarray
     rows: np.ndarray
     weights: np.ndarray
@@ -201,25 +203,26 @@ def _enter(candidate, scores, buffer, state, limit):
 
 
 @njit(cache=True)
-def _from_scratch(position, found, scores, buffer, state, limit, watermark, extent):
+def _from_scratch(position, leave, found, scores, buffer, state, limit, watermark, extent):
     """Fill the buffer with the best candidates of the window that ends at ``watermark``."""
     while state[_LEFT] < state[_PTR] and position[found[state[_LEFT]]] <= watermark - extent:
         state[_LEFT] += 1
     state[_SIZE], limit[0] = 0, -np.inf
     for candidate in range(state[_LEFT], state[_PTR]):
-        _enter(candidate, scores, buffer, state, limit)
-    _next_expiry(position, found, buffer, state, extent)
+        if leave[found[candidate]] > watermark:
+            _enter(candidate, scores, buffer, state, limit)
+    _next_expiry(leave, found, buffer, state)
 
 
 @njit(cache=True)
-def _next_expiry(position, found, buffer, state, extent):
+def _next_expiry(leave, found, buffer, state):
     state[_EXPIRY] = _NEVER
     for i in range(state[_SIZE]):
-        state[_EXPIRY] = min(state[_EXPIRY], position[found[buffer[i]]] + extent)
+        state[_EXPIRY] = min(state[_EXPIRY], leave[found[buffer[i]]])
 
 
 @njit(cache=True)
-def _advance(n, k, position, found, scores, buffer, state, limit, watermark, extent):
+def _advance(n, k, position, leave, found, scores, buffer, state, limit, watermark, extent):
     """Advance to ``watermark``: the first k entries of the buffer become the best k of the window that ends there."""
     while True:
         arrival = position[found[state[_PTR]]] if state[_PTR] < n else _NEVER
@@ -230,24 +233,26 @@ def _advance(n, k, position, found, scores, buffer, state, limit, watermark, ext
         if state[_EXPIRY] <= now:
             size = 0
             for i in range(state[_SIZE]):
-                if position[found[buffer[i]]] > now - extent:
+                if leave[found[buffer[i]]] > now:
                     buffer[size] = buffer[i]
                     size += 1
                 elif i < k:
                     changed = True
             state[_SIZE] = size
-            _next_expiry(position, found, buffer, state, extent)
+            _next_expiry(leave, found, buffer, state)
         while state[_PTR] < n and position[found[state[_PTR]]] == now:
-            place = _enter(state[_PTR], scores, buffer, state, limit)
+            until = leave[found[state[_PTR]]]
+            place = _enter(state[_PTR], scores, buffer, state, limit) if until > now else np.int64(-1)
             if place >= 0:
-                state[_EXPIRY] = min(state[_EXPIRY], now + extent)
+                state[_EXPIRY] = min(state[_EXPIRY], until)
                 changed |= place < k
             state[_PTR] += 1
         if state[_SIZE] < k and limit[0] > -np.inf:
-            _from_scratch(position, found, scores, buffer, state, limit, now, extent)
+            _from_scratch(position, leave, found, scores, buffer, state, limit, now, extent)
         if changed:
             state[_CHANGES] += 1
             state[_CHANGED] = now
+    state[_NOW] = watermark
     while state[_LEFT] < state[_PTR] and position[found[state[_LEFT]]] <= watermark - extent:
         state[_LEFT] += 1
 
@@ -257,7 +262,7 @@ def _in_window(code, score, rows, found, scores, state):
     """Count the window's candidates with an id and (about) a score."""
     n = 0
     for i in range(state[_LEFT], state[_PTR]):
-        if rows.code[found[i]] == code and abs(scores[i] - score) <= TOLERANCE:
+        if rows.code[found[i]] == code and abs(scores[i] - score) <= TOLERANCE and rows.leave[found[i]] > state[_NOW]:
             n += 1
     return n
 
@@ -367,7 +372,7 @@ def check(begin, end, rows, subs, queries, published, verdicts, counts):
     n = len(rows.position)
     seen = np.zeros(n, np.int64)
     text, found, scores = np.zeros(n), np.zeros(n, np.int64), np.zeros(n)
-    state, limit = np.zeros(6, np.int64), np.zeros(1)
+    state, limit = np.zeros(7, np.int64), np.zeros(1)
     for sub in range(begin, end):
         first_query, last_query = queries.offsets[sub], queries.offsets[sub + 1]
         if first_query == last_query:
@@ -385,7 +390,7 @@ def check(begin, end, rows, subs, queries, published, verdicts, counts):
         state[:] = 0
         while state[_PTR] < m and rows.position[found[state[_PTR]]] <= start:
             state[_PTR] += 1
-        _from_scratch(rows.position, found, scores, buffer, state, limit, start, extent)
+        _from_scratch(rows.position, rows.leave, found, scores, buffer, state, limit, start, extent)
         ops, most = 0, 0
         for q in range(first_query, last_query):
             if queries.kind[q] != STATE:
@@ -396,7 +401,7 @@ def check(begin, end, rows, subs, queries, published, verdicts, counts):
         size, broken, counted = 0, EQUAL, 0
         for q in range(first_query, last_query):
             watermark, kind, first, last = queries.watermark[q], queries.kind[q], queries.first[q], queries.last[q]
-            _advance(m, k, rows.position, found, scores, buffer, state, limit, watermark, extent)
+            _advance(m, k, rows.position, rows.leave, found, scores, buffer, state, limit, watermark, extent)
             if kind == STATE:
                 ties = _same(published.code[first:last], published.score[first:last], k, rows, found, scores, buffer, state)
                 if ties < 0:

@@ -68,13 +68,13 @@ def _finite(value: Any) -> Any:
 
 
 def check_carried(inputs: Inputs, registry: Registry, history: History, report: Report, progress: Callable[[str], None]) -> None:
-    """Compare the fields in each published record with those of its message; without ``dskype.results.fields`` there are none."""
+    """Compare the fields in each published record with those of its message, and the object with that of which it is a state; without ``dskype.results.fields`` and ``dskype.objects`` there are none."""
     for name in ("results", "matches", "topk"):
         topic = getattr(inputs.topics, name)
         for i, record in enumerate(getattr(inputs, name)):
             if not i % 100_000:
                 progress(f"comparing fields of {topic} {i:,}")
-            if record.value is None or (history.carried is None and b'"fields' not in record.value):
+            if record.value is None or (history.carried is None and not history.states and b'"fields' not in record.value and b'"object"' not in record.value):
                 continue
             if name != "matches" and registry.selective and registry.skips(record):
                 continue
@@ -96,6 +96,15 @@ def _compare(said: Any, topic: str, record: Record, history: History, report: Re
         return
     published = {name: said[name] for name in _NAMES if name in said}
     rows = history.rows_of(message)
+    objects = {history.states[row].object if row in history.states else None for row in rows}
+    if (rows or "object" in said) and said.get("object") not in objects:
+        report.differ(
+            "format",
+            f"a record of {topic} has another object than message {message!r}",
+            where=where(topic, record),
+            expected=f"{sorted(map(str, objects))!r:.300}",
+            published=f"{said.get('object')!r:.300}",
+        )
     if said.get("op") == "remove" or history.carried is None:
         wanted: list[dict[str, Any]] = [{}]
     elif not rows:

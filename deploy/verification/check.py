@@ -22,6 +22,7 @@ from dskype.deploy.verification.registrations import Registration, Registry
 from dskype.deploy.verification.replay import NEVER, parse_subscriptions, replay
 from dskype.deploy.verification.report import KEPT, Report
 from dskype.deploy.verification.results import SCORED, Changes, Lists, Matches, has_repeated_id, read_deltas, read_lists
+from dskype.deploy.verification.steps import may_be_refused
 from dskype.deploy.verification.updates import with_inherited_lists
 from dskype.deploy.verification.writes import check_topology_writes
 from dskype.spouts.settings import Settings
@@ -133,6 +134,13 @@ class _Verification:
 
     def _check_lists(self, lists: Lists, changes: Changes) -> None:
         registrations = [r for r in self._registry.all if r.is_topk]
+        if self._settings.objects and registrations:
+            report, history = self._report, self._history
+            forgotten = history.missing != NEVER and self._settings.window_kind == "count"
+            if forgotten or may_be_refused(self._oracle.steps, self._settings):
+                why = "the log has dropped older messages" if forgotten else "some objects may have been refused (dskype.objects.max)"
+                report.unchecked[f"lists and changes of lists, because {why}"] += len(lists.watermark) + len(changes.op)
+                return
         if any(r.goes_on is not None for r in registrations) or (changes.op == SCORED).any():
             if self._inputs.cut("results"):  # what an update goes on from may be gone
                 for r in registrations:

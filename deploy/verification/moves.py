@@ -1,18 +1,19 @@
-"""Objects: what became of them, one update after another, and whether subscriptions reported that."""
+"""Objects: whether subscriptions reported what became of them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dskype.deploy.verification.inputs import Inputs
 from dskype.deploy.verification.oracle import Oracle
 from dskype.deploy.verification.registrations import Registration, Registry
-from dskype.deploy.verification.replay import NEVER, History
+from dskype.deploy.verification.replay import NEVER
 from dskype.deploy.verification.report import Report
 from dskype.deploy.verification.results import Moves
+from dskype.deploy.verification.steps import Step, may_be_refused
 from dskype.spouts.settings import Settings
 from dskype.spouts.subscriptions import BooleanSubscription
 
@@ -20,48 +21,6 @@ __all__ = ["check_moves"]
 
 _FAR = 1 << 62
 _NAMES = {3: "enter", 4: "inside", 5: "leave"}
-
-
-class _Step(NamedTuple):
-    """A step in the life of an object.
-
-    :ivar at: position; ``arrived_ms``: when the message arrived that caused it, or the time at which the object expired.
-    :ivar message: row of the message that results name.
-    :ivar old, new: rows of the states before and after it; -1: there is none.
-    """
-
-    at: int
-    arrived_ms: int
-    message: int
-    object: str
-    old: int
-    new: int
-
-
-def _steps(history: History, settings: Settings) -> list[_Step]:
-    """Return the steps of all objects up to the newest message, in no particular order between objects."""
-    rows_of: dict[str, list[int]] = {}
-    for row, state in history.states.items():
-        if history.position[row] <= history.newest:
-            rows_of.setdefault(state.object, []).append(row)
-    steps: list[_Step] = []
-    for name, rows in rows_of.items():
-        old = -1
-        for row in [*sorted(rows), -1]:
-            now = history.newest + 1 if row < 0 else int(history.position[row])
-            if old >= 0 and settings.objects_ttl_ms is not None and (end := int(history.position[old]) + settings.objects_ttl_ms) < now:
-                steps.append(_Step(end, end, old, name, old, -1))
-                old = -1
-            if row < 0:
-                break
-            state = history.states[row]
-            if old >= 0 and state.own_ms < history.states[old].own_ms:
-                continue
-            new = -1 if state.deleted else row
-            if old >= 0 or new >= 0:
-                steps.append(_Step(now, int(history.arrival_ms[row]), row, name, old, new))
-            old = new
-    return steps
 
 
 def check_moves(moves: Moves, registry: Registry, oracle: Oracle, settings: Settings, inputs: Inputs, report: Report, since: int, final: bool) -> None:
@@ -75,8 +34,8 @@ def check_moves(moves: Moves, registry: Registry, oracle: Oracle, settings: Sett
     if history.missing != NEVER or inputs.cut("results"):
         report.unchecked["results of objects, because the log has dropped older messages or results"] += len(moves.object)
         return
-    steps = _steps(history, settings)
-    if steps and np.cumsum([(step.new >= 0) - (step.old >= 0) for step in sorted(steps, key=lambda one: one.at)]).max() > settings.objects_max:
+    steps = oracle.steps
+    if may_be_refused(steps, settings):
         report.unchecked["results of objects, because some objects may have been refused (dskype.objects.max)"] += len(moves.object)
         return
     columns = np.array([(step.at, step.arrived_ms, step.old, step.new) for step in steps], np.int64).reshape(-1, 4).T
@@ -91,7 +50,7 @@ def _check_registration(
     r: Registration,
     moves: Moves,
     rows: np.ndarray,
-    steps: list[_Step],
+    steps: list[Step],
     columns: np.ndarray,
     oracle: Oracle,
     inputs: Inputs,

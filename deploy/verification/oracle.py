@@ -15,6 +15,7 @@ from dskype.deploy.verification.reading import meeting
 from dskype.deploy.verification.reading_analysis import fields_of, is_as_written, written_fields_of
 from dskype.deploy.verification.registrations import Registration
 from dskype.deploy.verification.replay import History
+from dskype.deploy.verification.steps import ends_of, steps_of
 from dskype.spouts.columns import read_only
 from dskype.spouts.settings import Settings
 from dskype.spouts.subscriptions import ThresholdSubscription
@@ -29,6 +30,7 @@ class Oracle:
     """Answers over a history of messages.
 
     :ivar rows: the messages by term, for the kernels; its arrays are read-only.
+    :ivar steps: what became of objects.
     """
 
     def __init__(self, history: History, settings: Settings) -> None:
@@ -42,8 +44,13 @@ class Oracle:
         np.cumsum(np.bincount(numbers, minlength=len(self._known)), out=offsets[1:])
         rows = np.repeat(np.arange(len(history)), np.diff(history.offsets))[order]
         times = np.bincount(history.code, minlength=1)
+        self.steps = steps_of(history, settings) if settings.objects else []
+        self._leave = np.minimum(history.position + settings.extent, ends_of(history, self.steps))
         self.rows = _kernels.Rows(
-            *map(read_only, (history.position, history.lat, history.lon, history.code, times[history.code] > 1, offsets, rows, history.values[order])),
+            *map(
+                read_only,
+                (history.position, history.lat, history.lon, history.code, times[history.code] > 1, self._leave, offsets, rows, history.values[order]),
+            ),
             settings.extent,
             self.diagonal_deg,
         )
@@ -97,6 +104,8 @@ class Oracle:
         first, last = np.searchsorted(history.position, [watermark - self.extent, watermark], side="right").tolist()
         found = []
         for row in range(first, last) if subscription.where is None else self._satisfying(subscription.where, first, last).tolist():
+            if self._leave[row] <= watermark:
+                continue
             start, stop = history.offsets[row], history.offsets[row + 1]
             common = [(t, w) for t, w in zip(history.terms[start:stop].tolist(), history.values[start:stop].tolist()) if t in wanted]
             if common:

@@ -130,8 +130,8 @@ def read_subscription(key: bytes | None, value: bytes | None, settings: Settings
     if name not in record and "keywords" not in record and (kind != "boolean" or "text" in record or not ("bbox" in record or "region" in record)):
         raise UnusableRecord(f"neither {name} nor keywords")
     meta = _meta(record, limits)
-    if kind != "boolean" and settings.objects:
-        raise UnusableRecord(f"a {kind} subscription where there are objects")
+    if kind == "threshold" and settings.objects:
+        raise UnusableRecord("a threshold subscription where there are objects")
     if kind != "boolean" and "initial" in record:
         raise UnusableRecord(f"an initial of a {kind} subscription")
     if kind != "boolean":

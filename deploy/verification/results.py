@@ -400,7 +400,7 @@ def _deltas_at_once(
     good = _subjects(table, registrations) & (op >= 0) & table["message"].is_valid().to_numpy()
     good &= ~added | (table["score"].is_valid().to_numpy() & table["rank"].is_valid().to_numpy())
     good &= ((op < 2) | (op == SCORED)) == np.array([r.is_topk for r in registrations], bool)
-    good &= ((op > 2) & (op < SCORED)) == table["object"].is_valid().to_numpy()
+    good &= ~((op > 2) & (op < SCORED)) | table["object"].is_valid().to_numpy()
     initial = table["initial"].fill_null(False).to_numpy()
     good &= np.where(initial, (op == 2) & ~table["score"].is_valid().to_numpy(), table["initial"].is_null().to_numpy())
     op = np.where(initial, INITIAL, op)
@@ -411,7 +411,9 @@ def _deltas_at_once(
     columns.code[to] = message_codes(table["message"], history)[good]
     columns.score[to] = np.where(added | (op == 2), table["score"].fill_null(np.nan).to_numpy(), 0.0)[good]
     columns.rank[to] = np.where(added, _numbers(table["rank"]), 0)[good]
-    columns.object.update((i, object) for i, object, ok in zip(chunk, table["object"].to_pylist(), good.tolist()) if ok and object is not None)
+    columns.object.update(
+        (i, object) for i, object, ok in zip(chunk, table["object"].to_pylist(), good.tolist()) if ok and object is not None and 2 < columns.op[i] < SCORED
+    )
     return [i for i, ok in zip(chunk, good.tolist()) if not ok]
 
 
@@ -429,7 +431,7 @@ def _one_delta(i: int, record: Record, topic: str, registry: Registry, history: 
     if omitted:
         report.notes["results whose meta a limit has left out"] += 1
     wrong_meta = not omitted and ("meta_omitted" in value or value.get("meta") != found.meta)
-    wrong_object = type(value.get("object")) is not str if op is not None and 2 < op < SCORED else "object" in value
+    wrong_object = op is not None and 2 < op < SCORED and type(value.get("object")) is not str
     wrong_initial = "initial" in value and (op != 2 or value["initial"] is not True or "score" in value)
     wrong = wrong_meta or wrong_object or wrong_initial
     if op is None or type(rank) is not int or type(score) not in (float, int) or type(value["message"]) not in (str, int) or wrong:
