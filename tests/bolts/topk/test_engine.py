@@ -39,12 +39,13 @@ def run(
     index_options=None,
     filtered: float = 0.0,
     metres: float = 0.0,
+    ending: bool = False,
 ) -> Caller:
-    """Let a caller do random things for some steps; answers take up to ``delay`` batches."""
+    """Let a caller do random things for some steps; answers take up to ``delay`` batches. With ``ending`` some messages end early."""
     rng = random.Random(seed)
     world = World(seed, timed=timed, filtered=filtered, metres=metres)
     options = TIGHT.get(buffer, {}) if tight else {}
-    caller = Caller(TopkEngine(extent, DIAGONAL_DEG, index, buffer, index_options, options), world)
+    caller = Caller(TopkEngine(extent, DIAGONAL_DEG, index, buffer, index_options, options, ending=ending), world)
     caller.insert([world.subscription() for _ in range(12)], complete=True)
     for step in range(steps):
         draw = rng.random()
@@ -55,13 +56,14 @@ def run(
         messages = world.messages(rng.choice((0, 1, 2, 5, 12)))
         if timed:
             world.position += rng.choice((0, 0, 3, extent // 2, 2 * extent if rng.random() < 0.1 else 0))
-        caller.advance(messages, max(world.position, caller.engine.watermark))
+        watermark = max(world.position, caller.engine.watermark)
+        caller.advance(messages, watermark, caller.draw_ends(messages, watermark) if ending else None)
         ready = [request for request in caller.open if rng.random() < 1 / (1 + delay)]
         if ready and rng.random() < 0.8:
             caller.answer(rng.sample(ready, len(ready)))
         if restore and step % 7 == 3:
             state = unpack_state(pack_state(caller.engine.snapshot()))
-            engine = TopkEngine(extent, DIAGONAL_DEG, index, buffer, index_options, options)
+            engine = TopkEngine(extent, DIAGONAL_DEG, index, buffer, index_options, options, ending=ending)
             engine.restore(state)
             caller.engine = engine
             caller.check()
@@ -82,6 +84,21 @@ def test_every_list_is_the_oracles_at_every_watermark(index, buffer, tight, exte
 def test_time_windows_expire_between_messages(index, buffer, tight, extent):
     caller = run(100 + extent + tight, index, buffer, timed=True, extent=extent, steps=60, tight=tight, delay=2)
     assert caller.resolved > 20 and caller.checked > 300
+
+
+@pytest.mark.parametrize("index", INDEXES)
+@pytest.mark.parametrize("tight", [False, True])
+@pytest.mark.parametrize("timed", [False, True])
+def test_messages_that_end_leave_every_list_there(index, tight, timed):
+    for extent, delay in ((3, 2), (12, 8), (50, 3)):
+        seed = 400 + extent + tight
+        caller = run(seed, index, "kmax", extent=extent, steps=60, tight=tight, delay=delay, timed=timed, restore=True, filtered=0.3, ending=True)
+        assert caller.resolved > 15 and caller.checked > 300 and len(caller.ends) > 50
+
+
+def test_a_skyband_refuses_messages_that_end():
+    with pytest.raises(IllegalArgumentException, match=r"(?s)dskype.objects needs.*cskyband.*kmax.*dskype.buffer"):
+        TopkEngine(10, DIAGONAL_DEG, "cones", "cskyband", ending=True)
 
 
 @pytest.mark.parametrize(("index", "buffer"), PAIRS)

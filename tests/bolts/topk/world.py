@@ -38,10 +38,11 @@ class Ranking:
 
     :param messages: in rising order of positions; the caller appends to it.
     :param after: no window that is asked for begins before this position.
+    :param ends: sequence number -> the position from which on a message does not count; the caller adds to it.
     """
 
-    def __init__(self, subscription: dict[str, Any], messages: list[dict[str, Any]], after: float = -math.inf) -> None:
-        self.subscription, self.messages = subscription, messages
+    def __init__(self, subscription: dict[str, Any], messages: list[dict[str, Any]], after: float = -math.inf, ends: dict[int, int] | None = None) -> None:
+        self.subscription, self.messages, self.ends = subscription, messages, {} if ends is None else ends
         self.scored: list[tuple[float, int, int]] = []
         self.known = bisect.bisect_right(messages, after, key=lambda message: message["position"])
         self.after = after
@@ -54,10 +55,10 @@ class Ranking:
             if (score := exact_score(self.subscription, message)) is not None:
                 self.scored.append((score, message["position"], message["seq"]))
         self.known = len(self.messages)
-        asked = (watermark, extent, self.known)
+        asked = (watermark, extent, self.known, len(self.ends))
         if self.last[0] != asked:
             first, end = (bisect.bisect_right(self.scored, position, key=lambda entry: entry[1]) for position in (watermark - extent, watermark))
-            self.last = (asked, sorted(self.scored[first:end], reverse=True))
+            self.last = (asked, sorted((e for e in self.scored[first:end] if watermark < self.ends.get(e[2], math.inf)), reverse=True))
         return self.last[1][:count]
 
 
@@ -186,6 +187,7 @@ class Caller:
         self.engine, self.world = engine, world
         self.messages: list[dict[str, Any]] = []
         self.by_seq: dict[int, dict[str, Any]] = {}
+        self.ends: dict[int, int] = {}
         self.subscriptions: dict[int, dict[str, Any]] = {}
         self.rankings: dict[int, Ranking] = {}
         self.generation: dict[int, int] = {}
@@ -201,7 +203,7 @@ class Caller:
         assert slots == free[: len(slots)]  # the lowest free ones
         for slot, subscription in zip(slots, subscriptions):
             self.subscriptions[slot] = subscription
-            self.rankings[slot] = Ranking(subscription, self.messages, self.engine.watermark - self.engine.extent)
+            self.rankings[slot] = Ranking(subscription, self.messages, self.engine.watermark - self.engine.extent, self.ends)
             self.generation[slot] = self.generation.get(slot, 0) + 1
             self.folded[slot] = []
             if complete:
@@ -220,18 +222,34 @@ class Caller:
         wanted = self.engine.wanted(np.array(slots, np.int32)).tolist()
         self.open += [(slot, self.generation[slot], self.engine.watermark, n) for slot, n in zip(slots, wanted)]
 
-    def advance(self, messages: list[dict[str, Any]], watermark: int) -> None:
+    def draw_ends(self, messages: list[dict[str, Any]], watermark: int) -> dict[int, int]:
+        """Return sequence number -> end of some messages that count, or are about to; they end later than they began, and up to a watermark."""
+        before, rng = self.engine.watermark, self.world.rng
+        there = [m for m in [*self.messages, *messages] if m["seq"] not in self.ends and m["position"] < watermark and rng.random() < 0.15]
+        return {m["seq"]: rng.randint(max(before, m["position"]) + 1, watermark) for m in there if before < watermark}
+
+    def advance(self, messages: list[dict[str, Any]], watermark: int, ends: dict[int, int] | None = None) -> None:
         before, active = self.engine.watermark, set(self.active)
         self.messages += messages
         self.by_seq.update((m["seq"], m) for m in messages)
-        changes = self.engine.advance(batch(messages), watermark, naive_where.details(messages))
+        if ends is None:
+            changes = self.engine.advance(batch(messages), watermark, naive_where.details(messages))
+        else:
+            self.ends |= ends
+            both = [(m, False) for m in messages] + [({**self.by_seq[seq], "position": end}, True) for seq, end in ends.items()]
+            both.sort(key=lambda one: (one[0]["position"], one[0]["seq"]))
+            rows = [m for m, _ in both]
+            changes = self.engine.advance(batch(rows), watermark, naive_where.details(rows), np.array([ended for _, ended in both], bool))
         self._record(changes)
         due = changes.due.tolist()
         assert due == sorted(set(due)) and set(due) <= active
-        times = sorted({m["position"] for m in messages} | {m["position"] + self.engine.extent for m in self.messages} | {watermark})
+        times = sorted(
+            {m["position"] for m in messages} | set((ends or {}).values()) | {m["position"] + self.engine.extent for m in self.messages} | {watermark}
+        )
         self._fold(changes, active, [t for t in times if before < t <= watermark])
         self.active -= set(due)
         self.ask(due)
+        self.engine.forget_ends(min([watermark, *(asked for _, _, asked, _ in self.open)]))
         self.check()
 
     def _record(self, changes: Any) -> None:

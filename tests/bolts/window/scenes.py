@@ -115,7 +115,7 @@ def programs_of(queries: list[dict[str, Any]]) -> Programs:
 
 def exact_topk(query: dict[str, Any], messages: list[dict[str, Any]], extent: int) -> list[tuple[int, int, float]]:
     """Return the answer as (seq, position, score)."""
-    messages = [m for m in messages if naive_where.counts(query, m)]
+    messages = [m for m in messages if naive_where.counts(query, m) and query["watermark"] < m.get("end", np.inf)]
     return [(seq, position, s) for s, position, seq in naive.ranked(query, messages, query["watermark"], extent, DIAGONAL)[: query["k"]]]
 
 
@@ -138,6 +138,14 @@ class Checked:
         """Insert messages into both."""
         self.window.insert(message_batch(messages), [m["id"] for m in messages])
         self.messages += messages
+        self.window._check()
+
+    def end(self, ends: dict[int, int]) -> None:
+        """Let messages end in both, by their sequence numbers."""
+        ended = [m for m in self.messages if m["seq"] in ends]
+        for message in ended:
+            message["end"] = ends[message["seq"]]
+        self.window.end(*(np.array([m[name] for m in ended], np.int64) for name in ("seq", "position", "end")))
         self.window._check()
 
     def free(self, position: int) -> None:

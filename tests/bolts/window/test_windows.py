@@ -75,6 +75,28 @@ def test_answers_equal_the_oracle_at_every_watermark_that_is_not_freed(window, k
             checked.window = after_a_crash(checked.window)
 
 
+@pytest.mark.parametrize("capacity", [1, 7, 64, 4096])
+@pytest.mark.parametrize("seed", range(4))
+def test_messages_that_end_count_at_watermarks_before_their_end(capacity, seed):
+    rng = np.random.default_rng([seed, capacity])
+    extent = int(rng.choice([5, 12, 40]))
+    checked = Checked(make_window("chunks", {"capacity": capacity}), extent)
+    todo, asked = draw_messages(rng, 150, kind="time"), -1
+    while todo:
+        checked.insert(todo[: (n := int(rng.choice([1, 2, 9, 30])))])
+        todo, newest = todo[n:], checked.messages[-1]["position"]
+        open_ones = [m for m in checked.messages if "end" not in m and rng.random() < 0.2]
+        checked.end({m["seq"]: int(rng.integers(max(m["position"], newest - 3), newest + 1)) for m in open_ones})
+        checked.ask(draw_queries(rng, 6, max(asked, checked.freed + extent), newest + 3))
+        there = {m["seq"] for m in checked.messages if newest >= m.get("end", np.inf)}
+        assert len(checked.window) >= checked.window.ended(newest).sum() and (checked.freed > -(10**9) or checked.window.ended(newest).sum() == len(there))
+        if rng.random() < 0.5:
+            asked = int(rng.integers(asked, newest + 1)) if newest > asked else asked
+            checked.free(asked - extent)
+        if rng.random() < 0.3:
+            checked.window = after_a_crash(checked.window)
+
+
 def test_equal_scores_rank_newer_messages_first(window):
     window.insert(message_batch([simple(s) for s in range(10)]), [str(s) for s in range(10)])
     assert seqs(window, ask(9, k=4), 100) == [9, 8, 7, 6]
