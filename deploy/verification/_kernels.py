@@ -203,15 +203,15 @@ def _enter(candidate, scores, buffer, state, limit):
 
 
 @njit(cache=True)
-def _from_scratch(position, leave, found, scores, buffer, state, limit, watermark, extent):
+def _from_scratch(rows, found, scores, buffer, state, limit, watermark):
     """Fill the buffer with the best candidates of the window that ends at ``watermark``."""
-    while state[_LEFT] < state[_PTR] and position[found[state[_LEFT]]] <= watermark - extent:
+    while state[_LEFT] < state[_PTR] and rows.position[found[state[_LEFT]]] <= watermark - rows.extent:
         state[_LEFT] += 1
     state[_SIZE], limit[0] = 0, -np.inf
     for candidate in range(state[_LEFT], state[_PTR]):
-        if leave[found[candidate]] > watermark:
+        if rows.leave[found[candidate]] > watermark:
             _enter(candidate, scores, buffer, state, limit)
-    _next_expiry(leave, found, buffer, state)
+    _next_expiry(rows.leave, found, buffer, state)
 
 
 @njit(cache=True)
@@ -222,10 +222,10 @@ def _next_expiry(leave, found, buffer, state):
 
 
 @njit(cache=True)
-def _advance(n, k, position, leave, found, scores, buffer, state, limit, watermark, extent):
+def _advance(n, k, rows, found, scores, buffer, state, limit, watermark):
     """Advance to ``watermark``: the first k entries of the buffer become the best k of the window that ends there."""
     while True:
-        arrival = position[found[state[_PTR]]] if state[_PTR] < n else _NEVER
+        arrival = rows.position[found[state[_PTR]]] if state[_PTR] < n else _NEVER
         now = min(arrival, state[_EXPIRY])
         if now > watermark:
             break
@@ -233,27 +233,27 @@ def _advance(n, k, position, leave, found, scores, buffer, state, limit, waterma
         if state[_EXPIRY] <= now:
             size = 0
             for i in range(state[_SIZE]):
-                if leave[found[buffer[i]]] > now:
+                if rows.leave[found[buffer[i]]] > now:
                     buffer[size] = buffer[i]
                     size += 1
                 elif i < k:
                     changed = True
             state[_SIZE] = size
-            _next_expiry(leave, found, buffer, state)
-        while state[_PTR] < n and position[found[state[_PTR]]] == now:
-            until = leave[found[state[_PTR]]]
+            _next_expiry(rows.leave, found, buffer, state)
+        while state[_PTR] < n and rows.position[found[state[_PTR]]] == now:
+            until = rows.leave[found[state[_PTR]]]
             place = _enter(state[_PTR], scores, buffer, state, limit) if until > now else np.int64(-1)
             if place >= 0:
                 state[_EXPIRY] = min(state[_EXPIRY], until)
                 changed |= place < k
             state[_PTR] += 1
         if state[_SIZE] < k and limit[0] > -np.inf:
-            _from_scratch(position, leave, found, scores, buffer, state, limit, now, extent)
+            _from_scratch(rows, found, scores, buffer, state, limit, now)
         if changed:
             state[_CHANGES] += 1
             state[_CHANGED] = now
     state[_NOW] = watermark
-    while state[_LEFT] < state[_PTR] and position[found[state[_LEFT]]] <= watermark - extent:
+    while state[_LEFT] < state[_PTR] and rows.position[found[state[_LEFT]]] <= watermark - rows.extent:
         state[_LEFT] += 1
 
 
@@ -390,7 +390,7 @@ def check(begin, end, rows, subs, queries, published, verdicts, counts):
         state[:] = 0
         while state[_PTR] < m and rows.position[found[state[_PTR]]] <= start:
             state[_PTR] += 1
-        _from_scratch(rows.position, rows.leave, found, scores, buffer, state, limit, start, extent)
+        _from_scratch(rows, found, scores, buffer, state, limit, start)
         ops, most = 0, 0
         for q in range(first_query, last_query):
             if queries.kind[q] != STATE:
@@ -401,7 +401,7 @@ def check(begin, end, rows, subs, queries, published, verdicts, counts):
         size, broken, counted = 0, EQUAL, 0
         for q in range(first_query, last_query):
             watermark, kind, first, last = queries.watermark[q], queries.kind[q], queries.first[q], queries.last[q]
-            _advance(m, k, rows.position, rows.leave, found, scores, buffer, state, limit, watermark, extent)
+            _advance(m, k, rows, found, scores, buffer, state, limit, watermark)
             if kind == STATE:
                 ties = _same(published.code[first:last], published.score[first:last], k, rows, found, scores, buffer, state)
                 if ties < 0:

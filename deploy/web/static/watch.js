@@ -119,7 +119,7 @@ export class Watch {
   #apply(result) {
     this.count += 1;
     this.newest = [result, ...this.newest].slice(0, SHOWN);
-    if (result.object !== undefined) {
+    if (["enter", "inside", "leave"].includes(result.op)) {
       if (result.op === "leave") this.inside.delete(result.object);
       else this.inside.set(result.object, result);
       this.moved(result);
