@@ -1,6 +1,7 @@
 """``dskype verify`` finds what is wrong with results of objects."""
 
 import json
+from collections import defaultdict
 
 import pytest
 
@@ -19,6 +20,7 @@ def simulation():
     conf |= {"dskype.window.messages": None, "dskype.window.span.ms": 60_000, "dskype.window.lateness.ms": 100}
     played = Simulation(conf, {"subscription-bolt": 2, "distribution-bolt": 2})
     played.subscription("zone", {"type": "boolean", "bbox": [0, 0, 5, 5], "inside": True})
+    played.subscription("near", {"type": "topk", "text": "bus tram", "k": 1, "alpha": 1, "lat": 0, "lon": 0})
     played.subscription("buses", {"type": "boolean", "bbox": [0, 0, 5, 5], "expression": "bus", "meta": 1})
     played.message({"text": "before", "lat": 9, "lon": 9})
     played.drain(4)
@@ -38,10 +40,10 @@ def simulation():
 def verified(simulation, change=None):
     def read(topic):
         records = simulation.records(topic)
-        if topic != TOPICS.results or change is None:
+        if topic not in (TOPICS.results, TOPICS.topk) or change is None:
             return records
         found = [Record(r.partition, r.offset, r.timestamp_ms, r.key, r.value, r.headers) for r in records]
-        return [changed for r in found if (changed := change(r, json.loads(r.value))) is not None]
+        return [changed for r in found if (changed := change(r, defaultdict(str, json.loads(r.value)))) is not None]
 
     return verify(Inputs.read("dskype", read), Settings.from_conf(simulation.conf), final=True)
 
@@ -49,11 +51,16 @@ def verified(simulation, change=None):
 def test_what_was_published_is_right(simulation):
     report = verified(simulation)
     assert report.ok, report.as_text()
-    ops = [(delta["subscription"], delta["object"], delta["op"]) for _, delta, _ in simulation.json(TOPICS.results)]
+    results = [delta for _, delta, _ in simulation.json(TOPICS.results)]
+    ops = [(delta["subscription"], delta["object"], delta["op"]) for delta in results if delta["subscription"] != "near"]
     assert report.compared["results of objects"] == len(ops)
     assert [op for *who, op in ops if who == ["zone", "bus"]] == ["enter", "inside", "leave", "enter", "leave"]
     assert [op for *who, op in ops if who == ["zone", "tram"]] == ["enter", "inside", "leave", "enter", "leave"]
     assert [op for *who, op in ops if who == ["buses", "bus"]] == ["enter", "leave", "enter", "leave"]
+    near = [(delta["op"], delta["object"]) for delta in results if delta["subscription"] == "near"]
+    steps = [("add", "tram"), ("remove", "tram"), *[("add", "bus"), ("remove", "bus")] * 3, ("add", "tram"), ("remove", "tram")]
+    assert near == steps
+    assert report.compared["lists"] > 3 and report.compared["deltas"] == len(near)
 
 
 def renamed(record, value, **fields):
@@ -66,6 +73,12 @@ FAULTS = {
     "an enter is called inside": (lambda r, v: renamed(r, v, op="inside") if v["op"] == "enter" and v["object"] == "bus" else r, "enter of object 'bus'"),
     "another object": (lambda r, v: renamed(r, v, object="ship") if v["op"] == "inside" else r, "inside of object 'ship'"),
     "no object": (lambda r, v: renamed(r, {k: x for k, x in v.items() if k != "object"}) if v["op"] == "inside" else r, "wrong field"),
+    "a former state stays in a list": (lambda r, v: None if (v["op"], v["object"]) == ("remove", "bus") else r, "the list"),
+    "an object that has ended is in a list": (
+        lambda r, v: renamed(r, v, topk=[{"message": "0-7", "object": "bus", "score": 0.9}]) if v["topk"] == [] else r,
+        "list",
+    ),
+    "a list names another object": (lambda r, v: renamed(r, v, object="ship") if v["op"] == "add" else r, "another object"),
     "another time": (lambda r, v: renamed(r, v, watermark=v["watermark"] + 1) if v["op"] == "inside" else r, "is wrong"),
 }
 
