@@ -1030,6 +1030,14 @@ def check(simulation, timed=False, hint=""):
             if registration not in active and world.watermark < max(m["position"] for m in world.messages) and metric(simulation, "plan_changes"):
                 compared["waits"] += 1  # what was sent by an old plan is not all applied: the watermark stands
                 continue
+            if registration not in active and subscription.get("update") and "ttl_s" in subscription:
+                # It has expired before its first list was known; then the registration that it goes on from is removed.
+                arrivals = [m["arrival_ms"] for m in world.messages if m["position"] <= world.watermark]
+                assert max(arrivals) >= subscription["at_ms"] + 1000 * subscription["ttl_s"], f"{registration} never became active; {hint}"
+                assert any(r in removed and r not in before_it.values() for r, s in world.subscriptions.items() if s["id"] == subscription["id"])
+                assert not states[subscription["id"]] or states[subscription["id"]][-1] is None, f"{registration} has expired and has a state; {hint}"
+                compared["expired"] += 1
+                continue
             assert registration in active, f"{registration} never became active; {hint}"
             best, scores = expected(registration, world.watermark)
             last = states[subscription["id"]][-1]
