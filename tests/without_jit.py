@@ -119,7 +119,8 @@ def main() -> None:
     for seed, (index, buffer) in enumerate(pairs):
         for timed in (False, True):
             options = INDEX_OPTIONS[index]
-            caller = run(seed, index, buffer, extent=6, steps=9, tight=timed, delay=1, timed=timed, restore=True, index_options=options)
+            ending = buffer == "kmax"
+            caller = run(seed, index, buffer, extent=6, steps=9, tight=timed, delay=1, timed=timed, restore=True, index_options=options, ending=ending)
             assert caller.checked > 20
     for name in sorted(WINDOWS):
         for kind in ("count", "time"):
