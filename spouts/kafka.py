@@ -380,9 +380,7 @@ class SubscriptionSpout(KafkaSpout):
                     raise RecordError(explain(words, given="threshold", legal="boolean, topk", hint=hint), "no-threshold")
                 if settings.objects and isinstance(parsed, BooleanSubscription) and parsed.initial is not None:
                     hint = "leave 'initial' out: the next update of each object says what it enters"
-                    raise RecordError(
-                        explain("'initial' does not work with dskype.objects", given=parsed.initial, hint=hint), "no-initial"
-                    )
+                    raise RecordError(explain("'initial' does not work with dskype.objects", given=parsed.initial, hint=hint), "no-initial")
                 if (warning := self._ceiling.check(parsed)) is not None:
                     self._collector.report_error(warning)
             except RecordError as error:
