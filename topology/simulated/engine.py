@@ -274,8 +274,7 @@ class SimulatedTopology:
         for record in records:
             task = route(self.plan, query.component, record.topic, record.partition)
             by_executor.setdefault(self.plan.executor_of(task), []).append(record)
-        # In real time, executors that were replaced have lost their leases, and save no snapshots.
-        current = query.component not in self.real_time or query is self._queries[query.component]
+        current = query is self._queries[query.component]  # executors that were replaced have lost their leases, and save no snapshots
         out: list[OutRecord] = []
         for index in sorted(by_executor):
             executor = self._executor(query, index)
