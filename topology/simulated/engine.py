@@ -274,7 +274,8 @@ class SimulatedTopology:
         for record in records:
             task = route(self.plan, query.component, record.topic, record.partition)
             by_executor.setdefault(self.plan.executor_of(task), []).append(record)
-        current = query is self._queries[query.component]  # executors that were replaced have lost their leases, and save no snapshots
+        # In real time, executors that were replaced have lost their leases, and save no snapshots.
+        current = query.component not in self.real_time or query is self._queries[query.component]
         out: list[OutRecord] = []
         for index in sorted(by_executor):
             executor = self._executor(query, index)
