@@ -70,7 +70,7 @@ def built(package: str, version: str, purpose: str) -> Path:
     """
     folder = paths.home() / "tools" / f"{package.replace('/', '-')}-{version}"
     program = folder / package.rpartition("/")[2]
-    quick = "-ldflags=-w '-gcflags=all=-N -l'"  # no time is spent on a fast program
+    quick = "-ldflags=-w '-gcflags=all=-N -l'"  # a quick build matters more than a fast program
     environment = {**os.environ, "GOBIN": str(folder), "GOFLAGS": quick, "CGO_ENABLED": "0"}
     try:
         with _one_at_a_time():
