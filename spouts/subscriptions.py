@@ -3,17 +3,41 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from dskype.spouts import expression as expressions
 
 __all__ = ["BooleanSubscription", "Subscription", "ThresholdSubscription", "TopkSubscription", "subscription_from_record"]
 
 
+class _Recorded:
+    """A dataclass that travels as a dict of plain values."""
+
+    __slots__ = ()
+
+    TYPE: ClassVar[str]
+    """The type in its record."""
+
+    def to_record(self: Any) -> dict[str, Any]:
+        """Return the subscription as a dict of plain values, for :func:`subscription_from_record`."""
+        given = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
+        return {"type": self.TYPE, **{name: value for name, value in given.items() if value is not None and value is not False}}
+
+    @classmethod
+    def from_record(cls: Any, record: Mapping[str, Any]) -> Any:
+        """Return the subscription of a dict that :meth:`to_record` made. Lists may have become tuples on the way, and fields may be absent that earlier versions did not have."""
+        given = {one.name: record[one.name] for one in dataclasses.fields(cls) if one.name in record}
+        return cls(**given | {name: read(given[name]) for name, read in _READ.items() if name in given})
+
+
+_READ: dict[str, Callable[[Any], Any]] = {"keywords": list, "bbox": tuple, "where": expressions.as_lists, "expression": expressions.as_lists}
+"""Field -> what makes it of the value in a record."""
+
+
 @dataclass(frozen=True, slots=True)
-class _Scoring:
+class _Scoring(_Recorded):
     """Words near a place: what gives messages a score.
 
     :ivar id: the key of its record.
@@ -27,9 +51,6 @@ class _Scoring:
     :ivar update: whether it goes on from the registration before it.
     """
 
-    TYPE: ClassVar[str]
-    """The type in its record."""
-
     id: str
     keywords: list[str]
     alpha: float
@@ -40,17 +61,6 @@ class _Scoring:
     scale_m: float | None = None
     ttl_s: float | None = None
     update: bool = False
-
-    def to_record(self) -> dict[str, Any]:
-        """Return the subscription as a dict of plain values, for :func:`subscription_from_record`."""
-        given = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
-        return {"type": self.TYPE, **{name: value for name, value in given.items() if value is not None and value is not False}}
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Self:
-        """Return the subscription of a dict that :meth:`to_record` made; fields with a default may be absent, as earlier versions did not have all of them."""
-        given = {one.name: record[one.name] for one in dataclasses.fields(cls) if one.name in record}
-        return cls(**given | {"keywords": list(record["keywords"]), "where": expressions.as_lists(record.get("where"))})
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +86,7 @@ class ThresholdSubscription(_Scoring):
 
 
 @dataclass(frozen=True, slots=True)
-class BooleanSubscription:
+class BooleanSubscription(_Recorded):
     """All messages in a rectangle whose keywords satisfy an expression.
 
     :ivar id: the key of its record.
@@ -90,6 +100,8 @@ class BooleanSubscription:
     :ivar initial: the most messages that it wants of those that match already; None: none.
     """
 
+    TYPE = "boolean"
+
     id: str
     bbox: tuple[float, float, float, float]
     expression: expressions.Expression
@@ -100,22 +112,10 @@ class BooleanSubscription:
     update: bool = False
     initial: int | None = None
 
-    def to_record(self) -> dict[str, Any]:
-        """Return the subscription as a dict of plain values, for :func:`subscription_from_record`."""
-        record = {"type": "boolean", "id": self.id, "bbox": list(self.bbox), "expression": self.expression, "ttl_s": self.ttl_s, "meta": self.meta}
-        record |= {name: value for name in ("region", "initial") if (value := getattr(self, name)) is not None}
-        return record | {name: True for name in ("inside", "update") if getattr(self, name)}
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> BooleanSubscription:
-        """Return the subscription of a dict that :meth:`to_record` made (lists may have become tuples on the way)."""
-        later = record.get("region"), record.get("inside", False), record.get("update", False), record.get("initial")
-        return cls(record["id"], tuple(record["bbox"]), expressions.as_lists(record["expression"]), record["ttl_s"], record["meta"], *later)
-
 
 Subscription = TopkSubscription | BooleanSubscription | ThresholdSubscription
 
-_CLASSES: dict[str, type[Subscription]] = {"topk": TopkSubscription, "boolean": BooleanSubscription, "threshold": ThresholdSubscription}
+_CLASSES: dict[str, type[Subscription]] = {kind.TYPE: kind for kind in (TopkSubscription, BooleanSubscription, ThresholdSubscription)}
 
 
 def subscription_from_record(record: Mapping[str, Any]) -> Subscription:
