@@ -11,6 +11,7 @@ import numpy as np
 from dskype.bolts.checks import require_component
 from dskype.bolts.message_queue import Arrived, MessageQueue
 from dskype.bolts.objects import FORMER, FORMER_ALONE, ObjectTable, ObjectUpdates, StatePairs
+from dskype.bolts.quotas import Quotas
 from dskype.bolts.refusals import Refusals
 from dskype.bolts.replication.balancer import Balancer
 from dskype.bolts.replication.balancing import make_balancer
@@ -73,7 +74,15 @@ class DistributionBolt(BatchBolt):
         check_distributor(settings, must_exist=False)
         for other in (self._subscription_bolt, self._message_bolt):
             require_component(topology, component_id, other, "The distribution bolt sends to a component that is not there.")
-        inputs = topology.components[component_id].inputs
+        spec = topology.components[component_id]
+        inputs, tasks = spec.inputs, spec.conf.get("topology.tasks") or spec.parallelism_hint or 1
+        if settings.tenants and tasks > 1:
+            raise InvalidTopologyException(
+                "The quotas of a tenant are about all its subscriptions, and only one task sees all of them (dskype.tenants).",
+                given=f"{tasks} tasks",
+                legal="1 task of the distribution bolt",
+                component=component_id,
+            )
         if settings.objects and not any(stream == streams.Updates.name for _, stream in inputs):
             raise InvalidTopologyException(
                 "dskype.objects needs a stream that the distribution bolt does not take.",
@@ -146,7 +155,8 @@ class DistributionBolt(BatchBolt):
         def make(plan: Mapping[str, Any] | None) -> Distributor:
             return start_distributor(settings, len(self._subscription_tasks), self._vocabulary, plan)
 
-        self._refusals = Refusals(settings.subscriptions_max, collector, context)
+        self._refusals = Refusals(settings.subscriptions_max, collector, context, tenants=bool(settings.tenants))
+        self._quotas = Quotas() if settings.tenants else None
         distributor = make(None)
         self._placement: PlacementStrategy
         if not distributor.replicates:
@@ -327,9 +337,13 @@ class DistributionBolt(BatchBolt):
 
     def _handle_subscription(self, name: str, registration: str, record: Mapping[str, Any] | None) -> None:
         if record is None:
+            if self._quotas is not None:
+                self._quotas.remove(name)
             self._placement.unregister(name, registration)
         elif not self._placement.has_room(name, self._refusals.limit):
             self._refusals.refuse(name, registration)
+        elif self._quotas is not None and (excess := self._quotas.excess(name, record)) is not None:
+            self._refusals.refuse_excess(name, registration, excess)
         else:
             subscription = self._subscription(record)
             if self._balancer is not None:
@@ -388,12 +402,8 @@ class DistributionBolt(BatchBolt):
     def snapshot(self) -> Any:
         """Return the digest of the vocabulary and the states of the placement strategy and of load balancing."""
         objects = {} if self._objects is None else {"objects": self._objects.snapshot(), "updates": self._updates.snapshot()}
-        state = {
-            "words": WORD_RULE,
-            "analyzer": self._tokenizer.identity,
-            "vocabulary": self._vocabulary.digest,
-            "placer": self._placement.snapshot(),
-        } | objects
+        state = {"words": WORD_RULE, "analyzer": self._tokenizer.identity, "vocabulary": self._vocabulary.digest, "placer": self._placement.snapshot()}
+        state |= objects if self._quotas is None else objects | {"quotas": self._quotas.snapshot()}
         return state if self._balancer is None else state | {"balancer": self._balancer.snapshot()}
 
     def restore(self, state: Any) -> None:
@@ -412,6 +422,15 @@ class DistributionBolt(BatchBolt):
                 component=self._component,
                 hint="restore the file, or start another topology with the new one beside this one (docs/guides/data.md)",
             )
+        if self._quotas is not None:
+            if "quotas" not in state:
+                raise IllegalArgumentException(
+                    "dskype.tenants is set now, and the topology has not counted the subscriptions of tenants so far.",
+                    given="a state without quotas",
+                    component=self._component,
+                    hint="start over with --fresh, so that all subscriptions are registered and counted anew, or take dskype.tenants away",
+                )
+            self._quotas.restore(state["quotas"])
         self._placement.restore(state["placer"])
         if self._objects is not None and "objects" in state:
             self._objects.restore(state["objects"])

@@ -26,7 +26,7 @@ from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.topk_subscriptions import BEFORE_ALL, TopkSubscriptions, make_engine
 from dskype.distribution import distributor_class
 from dskype.spouts import streams
-from dskype.spouts.settings import CHANGEABLE_SETTINGS, DEFAULTS, Settings
+from dskype.spouts.settings import CHANGEABLE_SETTINGS, DEFAULTS, SETTINGS_FROM_START, Settings
 from dskype.spouts.topics import Topics, topic_config
 from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
 from dskype.topology.config import RECORD_BYTES, Config
@@ -53,6 +53,7 @@ class SubscriptionBolt(BatchBolt):
 
     feedback_streams = (streams.Transfers.name,)
     changeable_settings = CHANGEABLE_SETTINGS
+    settings_from_start = SETTINGS_FROM_START
     default_settings = DEFAULTS
 
     def __init__(self, distribution_bolt: str = "distribution-bolt") -> None:

@@ -60,6 +60,7 @@ PARTS = {
         "Boolean subscriptions": "docs/concepts/boolean",
         "Objects that move": "docs/concepts/objects",
         "Searching the window": "docs/concepts/search",
+        "Tenants": "docs/concepts/tenants",
         "Distribution": "docs/concepts/distribution",
         "Tornado": "docs/concepts/tornado",
         "PS2Stream": "docs/concepts/ps2stream",

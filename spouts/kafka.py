@@ -22,6 +22,7 @@ from dskype.spouts.result_fields import FIELDS_OMITTED
 from dskype.spouts.searches import parse_search
 from dskype.spouts.settings import Settings
 from dskype.spouts.subscriptions import BooleanSubscription, TopkSubscription
+from dskype.spouts.tenants import tenant_in
 from dskype.spouts.topics import Topics, topic_config
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.components import KafkaSpout
@@ -389,6 +390,10 @@ class SubscriptionSpout(KafkaSpout):
             entry = parsed.to_record()
             if entry.get("ttl_s") is not None:
                 entry["expires_ms"] = record.timestamp_ms + round(entry["ttl_s"] * 1000)
+            if settings.tenants:
+                tenant = tenant_in(settings.tenants, parsed.tenant)
+                quota = settings.tenants[tenant]
+                entry["quota"] = [tenant, quota.max_subscriptions, quota.max_registrations_per_s, record.timestamp_ms]
             rows.append(streams.Subscriptions(subscription=parsed.id, registration=registration, record=entry))
         for row in rows:
             row.emit(self._collector)

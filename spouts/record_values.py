@@ -10,6 +10,7 @@ from decimal import Decimal
 from json.encoder import encode_basestring as _quoted
 from typing import Any, NoReturn
 
+from dskype.spouts.tenants import TENANT_LEGAL, is_tenant
 from dskype.spouts.text import BORDER, MOST_FOLDED_BYTES, folded_bytes
 from dskype.topology.errors import DeadLetter, explain
 
@@ -30,6 +31,7 @@ __all__ = [
     "refusal",
     "scale_of",
     "shown",
+    "tenant_of",
     "ttl_s_of",
 ]
 
@@ -147,6 +149,16 @@ def ttl_s_of(record: dict[str, Any]) -> float | None:
     if "ttl_s" in record and not (type(ttl_s) in (int, float) and 0 < ttl_s <= 9007199254740):
         raise refusal("invalid-ttl", "Expected 'ttl_s' in seconds", shown(ttl_s), "a number above 0, up to 9007199254740")
     return None if ttl_s is None else float(ttl_s)
+
+
+def tenant_of(record: dict[str, Any]) -> str | None:
+    """Return the tenant that a subscription names; None: the record names none.
+
+    :raises RecordError: it is no name of a tenant.
+    """
+    if "tenant" in record and not is_tenant(record["tenant"]):
+        raise refusal("invalid-tenant", "Expected 'tenant' as the name of a tenant", shown(record["tenant"]), TENANT_LEGAL)
+    return record.get("tenant")
 
 
 def message_text(record: dict[str, Any], text_fields: Sequence[str]) -> str:

@@ -29,6 +29,7 @@ from dskype.spouts.record_values import (
     refusal,
     scale_of,
     shown,
+    tenant_of,
     ttl_s_of,
 )
 from dskype.spouts.segmenters import count_segmented_words
@@ -228,19 +229,19 @@ def parse_subscription(
 ) -> Subscription:
     """Read a record of the subscriptions topic that registers a subscription; a null value unregisters, see :func:`parse_key`.
 
-    ``{"type":"topk","text": str | "keywords":[str],"lat","lon","k": int,"alpha": 0..1,"distance"?: "degrees" | "metres","scale_m"?: float,"where"?: str,"ttl_s"?: number,"meta"?: any}``: ``text`` and each keyword are
+    ``{"type":"topk","text": str | "keywords":[str],"lat","lon","k": int,"alpha": 0..1,"distance"?: "degrees" | "metres","scale_m"?: float,"where"?: str,"ttl_s"?: number,"tenant"?: str,"meta"?: any}``: ``text`` and each keyword are
     cut into tokens, and each token counts as often as it occurs. Only messages that satisfy the expression ``where`` count.
 
     ``{"type":"threshold",...}`` has the fields of ``topk``, but ``"min_score": 0..1`` in place of ``k``.
 
-    ``{"type":"boolean","bbox"?:[west,south,east,north] | "region"?: REGION,"expression"?: str | "keywords":[str],"ttl_s"?: number,"inside"?: bool,"initial"?: bool | int,"meta"?: any}``: without a place the
+    ``{"type":"boolean","bbox"?:[west,south,east,north] | "region"?: REGION,"expression"?: str | "keywords":[str],"ttl_s"?: number,"inside"?: bool,"initial"?: bool | int,"tenant"?: str,"meta"?: any}``: without a place the
     subscription is about the whole globe, and without words about all messages in its place. One of the two must be there.
 
     :param language: what expressions may speak of; None: of words, in the limits.
     :raises RecordError: if it cannot be used.
 
     >>> parse_subscription(b"s1", b'{"type": "boolean", "bbox": [11, 48, 12, 49], "expression": "coffee OR tea"}', tokenizer=Tokenizer())
-    BooleanSubscription(id='s1', bbox=(11.0, 48.0, 12.0, 49.0), expression=['or', 'coffee', 'tea'], ttl_s=None, meta=None, region=None, inside=False, update=False, initial=None)
+    BooleanSubscription(id='s1', bbox=(11.0, 48.0, 12.0, 49.0), expression=['or', 'coffee', 'tea'], ttl_s=None, meta=None, region=None, inside=False, update=False, initial=None, tenant=None)
     """
     id = parse_key(key, limits)
     record = json_object(value, limits.text_max_bytes, "a subscription", limits.meta_max_bytes)
@@ -300,7 +301,7 @@ def _scoring(
     if type(alpha) not in (int, float) or not 0 <= alpha <= 1:
         _refuse("invalid-alpha", "Expected 'alpha'", record, "alpha", "a number from 0 to 1")
     where = None if record.get("where") is None else _expression(record, "where", tokenizer, limits, language)
-    more = float(alpha), lat, lon, _meta(record, limits), where, scale_of(record), ttl_s_of(record), is_update(record)
+    more = float(alpha), lat, lon, _meta(record, limits), where, scale_of(record), ttl_s_of(record), is_update(record), tenant_of(record)
     return TopkSubscription(id, keywords, *more, k=k) if topk else ThresholdSubscription(id, keywords, *more, min_score=float(min_score))
 
 
@@ -333,7 +334,8 @@ def _boolean(id: str, record: dict[str, Any], tokenizer: Tokenizer, limits: Limi
     inside = record.get("inside", False)
     if type(inside) is not bool:
         _refuse("invalid-inside", "Expected 'inside' as a boolean", record, "inside", "true or false")
-    return BooleanSubscription(id, bbox, expression, ttl_s_of(record), _meta(record, limits), region, inside, is_update(record), _initial(record, limits))
+    more = ttl_s_of(record), _meta(record, limits), region, inside, is_update(record), _initial(record, limits), tenant_of(record)
+    return BooleanSubscription(id, bbox, expression, *more)
 
 
 def _initial(record: dict[str, Any], limits: Limits) -> int | None:

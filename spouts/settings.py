@@ -15,16 +15,20 @@ from dskype.spouts.input_mapping import INPUT_DEFAULTS, InputMapping
 from dskype.spouts.records import Limits
 from dskype.spouts.result_fields import MOST_BYTES, ResultFields
 from dskype.spouts.space import Space
+from dskype.spouts.tenants import Quota, read_tenants
 from dskype.spouts.text import MOST_TERMS, Tokenizer
 from dskype.topology.errors import IllegalArgumentException
 
-__all__ = ["CHANGEABLE_SETTINGS", "DEFAULTS", "BalanceSettings", "Settings", "list_bytes"]
+__all__ = ["CHANGEABLE_SETTINGS", "DEFAULTS", "SETTINGS_FROM_START", "BalanceSettings", "Settings", "list_bytes"]
 
 CHANGEABLE_SETTINGS = frozenset(
-    {"dskype.results.retention.ms", "dskype.results.retention.bytes", "dskype.limits.results.per.second", "dskype.search.per.second"}
+    {"dskype.results.retention.ms", "dskype.results.retention.bytes", "dskype.limits.results.per.second", "dskype.search.per.second", "dskype.tenants"}
 )
 """Settings that may change when a topology is resumed. Any other may change what a task does with an inbox that it reads again. Even the interval
 of lists does: it decides which records are written and numbered."""
+
+SETTINGS_FROM_START = frozenset({"dskype.tenants"})
+"""Those of them that a topology must have been started with: where subscriptions have not been counted so far, they cannot be counted from now on."""
 
 _COUNT_DEFAULT = 100_000
 _DEEPEST = 16
@@ -234,6 +238,7 @@ class Settings:
     :ivar cost_action: what happens to a subscription above the ceiling: ``refuse`` | ``warn``.
     :ivar balance: settings of load balancing; None: it is off.
     :ivar results_per_s: a subscription with more results per second is named in an error report; None: none is.
+    :ivar tenants: the quotas of tenants by name; empty: there are no tenants.
     :ivar searches_per_s: how many searches are taken in a second; None: any number.
     :ivar results: ``deltas`` | ``topk`` | ``both``: what is published.
     :ivar matches: ``each`` | ``grouped``: how matches of boolean subscriptions are published.
@@ -270,6 +275,7 @@ class Settings:
     cost_ceiling: float | None = _setting("limits.subscription.cost", None, _cost)
     cost_action: str = _setting("limits.subscription.cost.action", "refuse", _one_of("refuse", "warn"))
     results_per_s: int | None = _setting("limits.results.per.second", 1000, _bound)
+    tenants: dict[str, Quota] = _setting("tenants", None, read_tenants)
     searches_per_s: int | None = _setting("search.per.second", 100, _bound)
     distributor: str = _setting("distributor", "hashing", _name)
     distributor_options: dict[str, Any] = _setting("distributor.options", {}, _options)

@@ -49,6 +49,7 @@ class _Scoring(_Recorded):
     :ivar scale_m: distances are in metres, and nearness counts up to here; None: they are in degrees, over the diagonal of the data space.
     :ivar ttl_s: its lifetime in seconds; None: until it is unregistered.
     :ivar update: whether it goes on from the registration before it.
+    :ivar tenant: whose it is; None: it names nobody.
     """
 
     id: str
@@ -61,6 +62,7 @@ class _Scoring(_Recorded):
     scale_m: float | None = None
     ttl_s: float | None = None
     update: bool = False
+    tenant: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ class BooleanSubscription(_Recorded):
     :ivar inside: whether updates of objects that stay in are reported, too.
     :ivar update: whether it goes on from the registration before it.
     :ivar initial: the most messages that it wants of those that match already; None: none.
+    :ivar tenant: whose it is; None: it names nobody.
     """
 
     TYPE = "boolean"
@@ -111,6 +114,7 @@ class BooleanSubscription(_Recorded):
     inside: bool = False
     update: bool = False
     initial: int | None = None
+    tenant: str | None = None
 
 
 Subscription = TopkSubscription | BooleanSubscription | ThresholdSubscription

@@ -462,3 +462,38 @@ def overlapping(bbox: Sequence[float], other: Sequence[float]) -> bool:
         and other[1] <= bbox[3]
         and any(a <= d and c <= b for a, b in longitudes(bbox[0], bbox[2]) for c, d in longitudes(other[0], other[2]))
     )
+
+
+def over_quota(records: Sequence[dict[str, Any]], quotas: dict[str, dict[str, int]]) -> dict[int, tuple[str, str, int]]:
+    """Return number -> (tenant, quota, what is used) of each registration that is refused beyond a quota: every time, all records before are looked at.
+
+    :param records: in order, each with ``id``, ``at_ms``, and ``record``: its object, or None if it removes the subscription.
+    :param quotas: of each tenant, with ``default`` among them.
+    """
+    refused: dict[int, tuple[str, str, int]] = {}
+
+    def tenant_of(number: int) -> str:
+        named = records[number]["record"].get("tenant", "default")
+        return named if named in quotas else "default"
+
+    for number, one in enumerate(records):
+        if one["record"] is None:
+            continue
+        tenant, quota = tenant_of(number), quotas[tenant_of(number)]
+        now_ms = max(r["at_ms"] for r in records[: number + 1] if r["record"] is not None)
+        taken = [i for i in range(number) if i not in refused]
+        newest = {records[i]["id"]: i for i in taken}
+        live = {
+            i
+            for i in newest.values()
+            if records[i]["record"] is not None and ("ttl_s" not in records[i]["record"] or records[i]["at_ms"] + 1000 * records[i]["record"]["ttl_s"] > now_ms)
+        }
+        clocks = {i: max(r["at_ms"] for r in records[: i + 1] if r["record"] is not None) for i in taken if records[i]["record"] is not None}
+        in_second = sum(tenant_of(i) == tenant and at_ms // 1000 == now_ms // 1000 for i, at_ms in clocks.items())
+        used = sum(tenant_of(i) == tenant for i in live)
+        replaces = any(records[i]["id"] == one["id"] and tenant_of(i) == tenant for i in live)
+        if in_second >= quota.get("max_registrations_per_s", math.inf):
+            refused[number] = tenant, "max_registrations_per_s", in_second
+        elif used >= quota.get("max_subscriptions", math.inf) and not replaces:
+            refused[number] = tenant, "max_subscriptions", used
+    return refused

@@ -75,6 +75,7 @@ class WrappingBolt(Bolt):
     def __init__(self, bolt: BaseBolt) -> None:
         self.bolt = bolt
         self.changeable_settings, self.default_settings = bolt.changeable_settings, bolt.default_settings
+        self.settings_from_start = bolt.settings_from_start
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         """Declare the streams of the user's bolt."""

@@ -63,11 +63,13 @@ class Component(ABC):
     theirs, as in Storm.
 
     :cvar changeable_settings: configuration keys that may change between a stop and a resume, because the state does not depend on them.
+    :cvar settings_from_start: those of them that must have been set when the topology was first started, because its state counts what they are about.
     :cvar default_settings: what configuration keys are when they are not set. A resume takes a key that is not set for its default, so that a
         configuration may name a setting that an earlier version did not have.
     """
 
     changeable_settings: frozenset[str] = frozenset()
+    settings_from_start: frozenset[str] = frozenset()
     default_settings: Mapping[str, Any] = {}
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:

@@ -144,7 +144,7 @@ def read_subscription(key: bytes | None, value: bytes | None, settings: Settings
         if not (_is_integer(k, 1, limits.k_max) or _is_number(min_score, 0, 1)) or not _is_number(alpha, 0, 1):
             raise UnusableRecord("a k, a min_score or an alpha that is none")
         where = None if record.get("where") is None else read_expression(_text(record["where"], limits), settings)
-        more = float(alpha), lat, lon, meta, where, _read_scale_m(record), _ttl_s(record), _is_update(record)
+        more = float(alpha), lat, lon, meta, where, _read_scale_m(record), _ttl_s(record), _is_update(record), _tenant(record)
         return TopkSubscription(id, words, *more, k=k) if kind == "topk" else ThresholdSubscription(id, words, *more, min_score=float(min_score))
     if name in record:
         expression = read_expression(_text(record["expression"], limits), settings)
@@ -158,7 +158,8 @@ def read_subscription(key: bytes | None, value: bytes | None, settings: Settings
     bbox, region = _area(record) if "bbox" in record or "region" in record else ((-180.0, -90.0, 180.0, 90.0), None)
     if not isinstance(inside := record.get("inside", False), bool):
         raise UnusableRecord("an inside that is neither true nor false")
-    return BooleanSubscription(id, bbox, expression, _ttl_s(record), meta, region, inside, _is_update(record), _initial(record, settings))
+    more = _ttl_s(record), meta, region, inside, _is_update(record), _initial(record, settings), _tenant(record)
+    return BooleanSubscription(id, bbox, expression, *more)
 
 
 def _initial(record: dict[str, Any], settings: Settings) -> int | None:
@@ -175,6 +176,22 @@ def _is_update(record: dict[str, Any]) -> bool:
     if not isinstance(update := record.get("update", False), bool):
         raise UnusableRecord("an update that is neither true nor false")
     return update
+
+
+def _tenant(record: dict[str, Any]) -> str | None:
+    tenant = record.get("tenant")
+    if "tenant" not in record:
+        return None
+    if (
+        not isinstance(tenant, str)
+        or not 1 <= len(tenant) <= 64
+        or not tenant.isascii()
+        or not tenant.replace(".", "0").replace("_", "0").replace("-", "0").isalnum()
+    ):
+        raise UnusableRecord("a tenant that is no name")
+    if not tenant[0].isalnum():
+        raise UnusableRecord("a tenant whose name begins with a sign")
+    return tenant
 
 
 def _ttl_s(record: dict[str, Any]) -> float | None:

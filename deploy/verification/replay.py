@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ import numpy as np
 from dskype.bolts.refusals import LIMIT_STAGE
 from dskype.deploy.verification.carried import expected_fields
 from dskype.deploy.verification.inputs import Inputs, Record, header, where
+from dskype.deploy.verification.quotas import OVER_QUOTA, check_quotas
 from dskype.deploy.verification.reading import UnusableRecord, Weights, attributes_of, check_message, read_key, read_subscription
 from dskype.deploy.verification.reading_analysis import words_of_message
 from dskype.deploy.verification.reading_mapping import forms_of
@@ -470,7 +472,9 @@ class _Letters:
             self._report.compared["dead letters"] += 1
             record = records.get(place, letter)
             name = f"{topic}/{place[0]} offset {place[1]}"
-            if header(letter, "stage") == LIMIT_STAGE:
+            if header(letter, "code") == OVER_QUOTA:
+                self._report.notes["subscriptions that were refused beyond a quota"] += 1
+            elif header(letter, "stage") == LIMIT_STAGE:
                 self._report.notes["subscriptions that were refused because a task was full"] += 1
             elif record is not letter and not _about(letter, record):
                 self._report.differ("dead-letter", f"the dead letter about {name} has other bytes", where=self._where(letter))
@@ -481,15 +485,21 @@ class _Letters:
                     where=self._where(letter),
                     details=(f"error        {header(letter, 'error')}", f"subscription {_bytes(letter.value)}"),
                 )
-        handled = self._handled()
+        handled = self._handled(self.subscriptions)
         for place, found in parsed.items():
             if isinstance(found, str) and place not in self.subscriptions and ((final and self._inputs.runs == 1) or place[1] < handled.get(place[0], -1)):
                 self._report.differ("dead-letter", f"a bad subscription was not refused: {found}", where=where(topic, records[place]))
+        if self._settings.tenants:
+            limited = [place for place, letter in self.subscriptions.items() if header(letter, "stage") == LIMIT_STAGE]
+            until = math.inf if final and self._inputs.runs == 1 else max(self._handled(limited).values(), default=-1)
+            handled_records = {place: record for place, record in records.items() if place[1] <= until}
+            read = {place: _parse_subscription(record, self._settings, ceiling) for place, record in handled_records.items()}
+            check_quotas(self._inputs, self._settings, read, self.subscriptions, self._report)
 
-    def _handled(self) -> dict[int, int]:
-        """Return partition -> the highest offset that an event or a dead letter names."""
+    def _handled(self, letters: Iterable[Place]) -> dict[int, int]:
+        """Return partition -> the highest offset that an event or one of the dead letters names."""
         handled: dict[int, int] = {}
-        for partition, offset in self.subscriptions:
+        for partition, offset in letters:
             handled[partition] = max(handled.get(partition, -1), offset)
         for record in self._inputs.registrations:
             try:

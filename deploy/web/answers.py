@@ -32,7 +32,7 @@ from dskype.topology.ui.view import TopologyView
 
 __all__ = ["Answers"]
 
-_SUBSCRIPTION = tuple("id type text keywords lat lon k min_score alpha distance scale_m where bbox region expression inside initial ttl_s meta".split())
+_SUBSCRIPTION = tuple("id type text keywords lat lon k min_score alpha distance scale_m where bbox region expression inside initial ttl_s tenant meta".split())
 _MESSAGE = ("id", "text", "lat", "lon", "bbox", "region", "attributes", "ts")
 _SEARCH = ("text", "keywords", "lat", "lon", "k", "alpha", "distance", "scale_m", "where", "bbox", "region", "expression")
 """The fields that a body may have; each is an argument of the client's method, and nothing else from the web may be one."""

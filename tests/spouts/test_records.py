@@ -416,7 +416,9 @@ def test_meta_that_cannot_be_written_again_is_refused():
     assert "'meta' with numbers that fit" in reason_of(subscription, json.dumps(changed(TOPK, meta="#")).replace('"#"', "[1e999]").encode())
 
 
+WRONG_TENANTS = ["", "a" * 65, "-a", ".a", "a b", "ä", "a\n", 5, None, ["a"]]
 WRONG_TOPK = [
+    *(({"tenant": tenant}, "Expected 'tenant' as the name of a tenant; given: ") for tenant in WRONG_TENANTS),
     ({"min_score": 0.5}, "Expected no 'min_score' in a subscription of the type 'topk'; given: 0.5; legal: nothing; hint: the type 'threshold' has"),
     ({"type": ABSENT}, 'Expected the \'type\' of the subscription; given: nothing; legal: "topk", "boolean" or "threshold"'),
     ({"type": "TopK"}, "Expected the 'type' of the subscription; given: \"TopK\""),
@@ -482,6 +484,7 @@ WRONG_THRESHOLD = [
     ({"scale_m": 5}, "Expected 'scale_m' only with 'distance': metres"),
 ]
 WRONG_BOOLEAN = [
+    ({"tenant": "a/b"}, """Expected 'tenant' as the name of a tenant; given: "a/b"; legal: 1 to 64 ASCII letters, digits, dots, underscores and hyphens"""),
     ({"expression": ABSENT}, 'Expected an expression that needs a word; given: "(everything)"; hint: dskype.boolean.wordless: true allows'),
     ({"expression": "tea OR NOT coffee"}, 'Expected an expression that needs a word; given: "tea OR NOT coffee"; hint: dskype.boolean.wordless'),
     ({"expression": ABSENT, "bbox": ABSENT}, "Expected 'expression', 'keywords', 'bbox' or 'region'; given: none of them"),
@@ -651,3 +654,11 @@ def test_attributes_are_an_object():
 def test_an_object_is_read_as_its_json():
     assert parse_message(dict(MESSAGE)) == message(MESSAGE)
     assert "Expected 'lat'" in reason_of(parse_message, changed(MESSAGE, lat=198.1))
+
+
+def test_a_subscription_may_name_its_tenant_and_travels_as_before_without_one():
+    for record in (TOPK, THRESHOLD, BOOLEAN):
+        for tenant in ("acme", "7", "A.b_c-9", "a" * 64):
+            found = subscription(changed(record, tenant=tenant))
+            assert found.tenant == tenant and subscription_from_record(json.loads(json.dumps(found.to_record()))) == found
+        assert subscription(record).tenant is None and "tenant" not in subscription(record).to_record()

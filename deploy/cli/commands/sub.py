@@ -44,6 +44,7 @@ def _field_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup
     one = parser.add_argument_group("a single subscription, by options")
     one.add_argument("--keyword", metavar="WORD", action="append", dest="keywords", help="repeatable")
     one.add_argument("--meta", metavar="JSON", type=json_value, help="comes back with every result")
+    one.add_argument("--tenant", metavar="NAME", help="whom it belongs to, and whose quotas hold for it")
     one.add_argument("--ttl", metavar="SECS", type=positive_seconds, help="the subscription expires after SECS")
     topk = parser.add_argument_group("top-k of the window, or with --min-score every message that reaches a score")
     topk.add_argument("--text", help="the words to look for")
@@ -58,6 +59,7 @@ def _field_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup
 def _list_arguments(parser: argparse.ArgumentParser) -> None:
     client_options(parser)
     parser.add_argument("--type", choices=("topk", "boolean", "threshold"), help="only these")
+    parser.add_argument("--tenant", metavar="NAME", help="only those that name this tenant")
     output(parser)
 
 
@@ -85,7 +87,7 @@ def _rm_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _given_fields(args: argparse.Namespace) -> dict[str, Any]:
     """Return the fields of a subscription that the options give."""
-    names = ("id", "text", "keywords", "min_score", "inside", "initial", "meta")
+    names = ("id", "text", "keywords", "min_score", "inside", "initial", "tenant", "meta")
     fields = {name: value for name in names if (value := getattr(args, name, None)) is not None} | question_fields(args)
     return fields if args.ttl is None else fields | {"ttl_s": args.ttl}
 
@@ -174,7 +176,7 @@ def _place_of(error: Exception, line: bytes | RecordError) -> list[str]:
 
 def _list(args: argparse.Namespace) -> int:
     with open_client(args) as client:
-        found = client.subscriptions(args.type)
+        found = [r for r in client.subscriptions(args.type) if args.tenant in (None, (r.fields or {}).get("tenant"))]
         if args.output == "json":
             put(json.dumps([r.as_json() for r in found], indent=2))
             return 0
@@ -182,11 +184,13 @@ def _list(args: argparse.Namespace) -> int:
             put("No subscriptions.")
             return 0
         width = min(40, max(4, *(len(clean(r.id, 40)) for r in found)))
-        put(f"{'ID':<{width}}  {'TYPE':<9} {'STATUS':<8} {'SINCE':>12}  {'REGISTERED':<19}  WHAT")
-        for r in found:
+        owners = [clean((r.fields or {}).get("tenant") or "-", 20) for r in found]
+        wide = max(map(len, [*owners, "TENANT"])) + 2 if any(owner != "-" for owner in owners) else 0  # no column where nobody is named
+        put(f"{'ID':<{width}}  {'TYPE':<9} {'STATUS':<8} {'SINCE':>12}  {'REGISTERED':<19}  {'TENANT':<{wide}.{wide}}WHAT")
+        for r, owner in zip(found, owners):
             since = "-" if r.since is None else r.since
-            state = f"{clean(r.type, 9):<9} {r.status:<8} {since:>12}  {clock_text(r.registered_ms, True):<19}"
-            put(f"{clean(r.id, 40):<{width}}  {state}  {clean(_what(client, r), 80)}")
+            state = f"{clean(r.type, 9):<9} {r.status:<8} {since:>12}  {clock_text(r.registered_ms, True):<19}  {owner:<{wide}.{wide}}"
+            put(f"{clean(r.id, 40):<{width}}  {state}{clean(_what(client, r), 80)}")
         pending = sum(r.status == "pending" for r in found)
         if not _runs(client):
             say(f"note: no topology {args.topology!r} runs; states are those of its last run")

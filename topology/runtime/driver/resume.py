@@ -76,8 +76,9 @@ def check_changes(plan: TopologyPlan, started: Manifest, given: Manifest) -> boo
     :raises ResumeRefusedError: there is such a change.
     """
     changeable = {key for spec in plan.topology.components.values() for key in spec.obj.changeable_settings}
+    from_start = {key for spec in plan.topology.components.values() for key in spec.obj.settings_from_start}
     defaults = {key: value for spec in plan.topology.components.values() for key, value in spec.obj.default_settings.items()}
-    refused, accepted = differences(_portable(plan, started), _portable(plan, given), changeable, defaults)
+    refused, accepted = differences(_portable(plan, started), _portable(plan, given), changeable, defaults, from_start)
     if refused:
         lines = "\n".join(f"  {line}" for line in refused)
         raise ResumeRefusedError(

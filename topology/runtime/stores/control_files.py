@@ -12,7 +12,7 @@ it. State is removed only on the user's request.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -112,11 +112,14 @@ class Manifest:
         write_json(folder / MANIFEST, {"v": _FORMAT, **asdict(self)})
 
 
-def differences(started: Manifest, given: Manifest, changeable: Iterable[str] = (), defaults: Mapping[str, Any] | None = None) -> tuple[list[str], list[str]]:
+def differences(
+    started: Manifest, given: Manifest, changeable: Iterable[str] = (), defaults: Mapping[str, Any] | None = None, from_start: Collection[str] = ()
+) -> tuple[list[str], list[str]]:
     """Compare the topology that was started with the one submitted to resume it.
 
     :param changeable: keys of components that may change, besides :data:`~dskype.topology.config.CHANGEABLE`.
     :param defaults: the values of keys that are not set.
+    :param from_start: those of the changeable keys that cannot be set where they were null.
     :returns: a line for each difference that prevents a resume, and one for each that takes effect.
     """
     allowed, defaults = {*CHANGEABLE, *changeable}, defaults or {}
@@ -140,7 +143,8 @@ def differences(started: Manifest, given: Manifest, changeable: Iterable[str] = 
         for key in sorted(old.keys() | new.keys()):
             if old.get(key, defaults.get(key)) != new.get(key, defaults.get(key)):
                 line = f"{key}{where}: {_short(old.get(key))} -> {_short(new.get(key))}"
-                (accepted if key in allowed else refused).append(line)
+                begins = key in from_start and old.get(key, defaults.get(key)) is None
+                (accepted if key in allowed and not begins else refused).append(line)
     if started.version != given.version:  # snapshots have a format version of their own
         accepted.append(f"dskype {started.version} -> {given.version}")
     return refused, accepted

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from dskype.spouts.settings import CHANGEABLE_SETTINGS
+from dskype.spouts.settings import CHANGEABLE_SETTINGS, SETTINGS_FROM_START
 from dskype.topology import Fields, TopologyBuilder
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.driver.inputs import ExternalInputs
@@ -118,3 +118,10 @@ def test_what_decides_about_numbers_of_records_must_not_change():
     for key in ("topology.emulator.record.max.bytes", "dskype.results.topk.interval.ms"):
         (line,), _ = differences(manifest(conf={key: 1000}), manifest(conf={key: 2000}), CHANGEABLE_SETTINGS)
         assert line == f"{key}: 1000 -> 2000"
+
+
+def test_quotas_may_change_and_end_but_not_begin():
+    few, more = ({"acme": {"max_subscriptions": most}} for most in (1, 2))
+    for before, now, accepted in ((few, more, True), (few, None, True), (None, few, False)):
+        found = differences(manifest(conf={"dskype.tenants": before}), manifest(conf={"dskype.tenants": now}), CHANGEABLE_SETTINGS, {}, SETTINGS_FROM_START)
+        assert [len(lines) for lines in found] == [0 if accepted else 1, 1 if accepted else 0]
