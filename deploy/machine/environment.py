@@ -8,6 +8,7 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -85,29 +86,30 @@ class Environment(environment.Environment):
             arguments = connection.client_arguments(options)
             spark_jars = spark_class_path(progress)
             bootstrap = connection.resolve_bootstrap(bootstrap_servers)
-            if bootstrap.embedded:
+            if bootstrap.servers is None:
                 jars.broker_jars(lambda p: progress(str(p)))
-                progress("starting an embedded Kafka broker")
                 self.broker = EmbeddedBroker(self.folder / "broker" if folder else None, port=port)
-                self.broker.start()
-                self.broker.watch(self._on_broker_event)
             else:
                 connection.await_brokers(bootstrap.servers, progress, tls=arguments.get("ssl_context"))
-            servers = self.broker.bootstrap_servers if self.broker else bootstrap.servers
-            self.kafka = KafkaSettings(servers, options, arguments)
-            where = "embedded" if self.broker else f"from {bootstrap.source}"
-            progress(f"Kafka at {servers} ({where}); starting Spark on {master or 'local[*]'}")
+                progress(f"Kafka at {bootstrap.servers} (from {bootstrap.source})")
+            progress(f"starting {'an embedded Kafka broker, and ' if self.broker else ''}Spark on {master or 'local[*]'}")
             # If this process is killed, the folder in the JVM's command line tells whose JVM it is.
             spark_conf = {"spark.dskype.folder": f"{self.folder}{os.sep}"} | {k: v for k, v in self._conf.items() if k.startswith("spark.")}
             if warning := network_warning(master, self._conf, options):
                 progress(f"warning: {warning}")
-            self.spark = start_session(
-                master=master,
-                jars=spark_jars,
-                conf=spark_conf,
-                log_file=self.folder / "logs" / "spark.log",
-                class_archive=spark_archive.existing_archive(spark_jars),
-            )
+            with ThreadPoolExecutor(1, "dskype-broker") as beside:  # both take seconds, and neither keeps two cores busy
+                servers = beside.submit(lambda: bootstrap.servers if self.broker is None else self.broker.start().bootstrap_servers)
+                self.spark = start_session(
+                    master=master,
+                    jars=spark_jars,
+                    conf=spark_conf,
+                    log_file=self.folder / "logs" / "spark.log",
+                    class_archive=spark_archive.existing_archive(spark_jars),
+                )
+                self.kafka = KafkaSettings(servers.result(), options, arguments)
+            if self.broker is not None:
+                progress(f"Kafka at {self.kafka.bootstrap_servers} (embedded)")
+                self.broker.watch(self._on_broker_event)
             if (jvm := jvm_process(self.spark)) is not None:
                 self._owned.note_process(jvm.pid)
             if standby is not None:

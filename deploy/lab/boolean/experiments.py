@@ -21,7 +21,7 @@ class World:
     """What is registered and published.
 
     :ivar subscriptions: as a multiple of the benchmark's number.
-    :ivar km: least and greatest side of rectangles; ``space_share``: their sides as a share of the space's instead.
+    :ivar km: least and greatest side of rectangles, uniform between, or their logarithm with ``log``; ``space_share``: their sides as a share of the space's instead.
     :ivar keywords: fewest and most of a subscription; ``rarest_share``: the share of the vocabulary that they are from.
     :ivar words: fewest and most of a message; None: as they are.
     :ivar areas: messages are rectangles, of the size of those of subscriptions.
@@ -31,6 +31,7 @@ class World:
 
     subscriptions: float = 1.0
     km: tuple[float, float] = (1, 50)
+    log: bool = False
     space_share: float | None = None
     keywords: tuple[int, int] = (1, 5)
     rarest_share: float | None = None
@@ -68,6 +69,9 @@ _GROUPS = {
     "long-areas": ("long messages, rectangles", True, (100, 500, 1000)),
 }
 """The four groups of messages of LAPS: title, whether they are rectangles, words per message."""
+
+_PLACES = World(km=(1, 1000), log=True)
+"""The subscriptions of LAPS have the regions of tweets: of a street, a city, a state. It does not say how large they are."""
 
 _STRATEGIES = {"random": "random", "df": "df", "idf": "idf", "locality-aware": "local"}
 """Sorting strategies of LAPS -> the option ``token_order``."""
@@ -124,9 +128,9 @@ def _words(areas: bool, uniform: bool = False) -> Any:
     return lambda world, x: replace(world, words=(int(x), int(x)), areas=areas, uniform=uniform)
 
 
-def _settings(*names: str) -> dict[str, Setting]:
+def _settings(*names: str, world: World = World()) -> dict[str, Setting]:
     """Return settings by name; the trees with representative tokens order them locality-aware, as in LAPS from section 6.2 on."""
-    return {name: Setting(name, _LOCAL_ORDER if name in ("rt+", "rt++") else {}) for name in names}
+    return {name: Setting(name, _LOCAL_ORDER if name in ("rt+", "rt++") else {}, world) for name in names}
 
 
 # -- LAPS -----------------------------------------------------------------------------------------------------
@@ -134,7 +138,7 @@ def _settings(*names: str) -> dict[str, Setting]:
 
 def _sorting(group: str) -> Experiment:
     title, areas, words = _GROUPS[group]
-    names = {strategy: Setting("rt+", {"token_order": order}) for strategy, order in _STRATEGIES.items()}
+    names = {strategy: Setting("rt+", {"token_order": order}, _PLACES) for strategy, order in _STRATEGIES.items()}
     return Experiment(
         f"sorting-{group}",
         f"Representative tokens of the Rt+-tree, {title} (LAPS, Figure 6)",
@@ -159,7 +163,7 @@ def _token_sets(group: str) -> Experiment:
         f"tokens-{group}",
         f"Token sets of the Rt-tree family, {title} (LAPS, Figure 7)",
         "words",
-        _lines(_settings("rt", "rt+", "rt++"), words, _words(areas)),
+        _lines(_settings("rt", "rt+", "rt++", world=_PLACES), words, _words(areas)),
         claims,
         "bytes",
     )
@@ -177,7 +181,7 @@ def _existing(group: str, uniform: bool) -> Experiment:
         f"{'uniform' if uniform else 'existing'}-{group}",
         f"The Rt++-tree and earlier methods, {title}{', uniform words' if uniform else ''} (LAPS, Figure {9 if uniform else 8})",
         "words",
-        _lines(_settings("rt++", *_EXISTING, *_OWN), words, _words(areas, uniform)),
+        _lines(_settings("rt++", *_EXISTING, *_OWN, world=_PLACES), words, _words(areas, uniform)),
         [
             faster(text, *order),
             faster("The IR-tree is worse than the spatial-first method", "ir-tree", "spatial-first"),
@@ -195,7 +199,7 @@ _SCALABILITY = Experiment(
     "The Rt++-tree by the number of subscriptions (LAPS, Figure 10)",
     "subscriptions, as a share",
     [
-        Row(group, x, Setting("rt++", _LOCAL_ORDER, World(subscriptions=x, words=(words[1], words[1]), areas=areas)))
+        Row(group, x, Setting("rt++", _LOCAL_ORDER, replace(_PLACES, subscriptions=x, words=(words[1], words[1]), areas=areas)))
         for group, (_, areas, words) in _GROUPS.items()
         for x in _SHARES
     ],
@@ -208,8 +212,8 @@ _SIZES = Experiment(
     "Memory (LAPS, Table 1 and section 6.1)",
     "index",
     [
-        *(Row(name, None, setting) for name, setting in _settings("rt", "rt+", "rt++", *_EXISTING, "fast", "gi2", "table", *_OWN).items()),
-        *(Row(f"rt+, {strategy}", None, Setting("rt+", {"token_order": order})) for strategy, order in _STRATEGIES.items()),
+        *(Row(name, None, setting) for name, setting in _settings("rt", "rt+", "rt++", *_EXISTING, "fast", "gi2", "table", *_OWN, world=_PLACES).items()),
+        *(Row(f"rt+, {strategy}", None, Setting("rt+", {"token_order": order}, _PLACES)) for strategy, order in _STRATEGIES.items()),
     ],
     [
         times("The Rt-tree takes twice the memory of the Rt+-tree (checked: 1.5 times)", ("rt", None), ("rt+", None), "bytes", 1.5),

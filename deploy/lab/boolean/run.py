@@ -188,10 +188,17 @@ class Bench:
         if self._subscriptions is None or self._subscriptions[0] != key:
             rng = np.random.default_rng([self.scale.seed, 7])
             drawn = draw_subscriptions(
-                corpus, self._count(world), rng, km=world.km, space_share=world.space_share, keywords=world.keywords, rarest_share=world.rarest_share
+                corpus,
+                self._count(world),
+                rng,
+                km=world.km,
+                log=world.log,
+                space_share=world.space_share,
+                keywords=world.keywords,
+                rarest_share=world.rarest_share,
             )
             self._subscriptions = key, with_expressions(drawn, rng) if world.expressions else drawn
-        messages = self._messages.get(wanted := (world.words, world.km if world.areas else None, world.uniform))
+        messages = self._messages.get(wanted := (world.words, (*world.km, world.log) if world.areas else None, world.uniform))
         if messages is None:
             rng = np.random.default_rng([self.scale.seed, 11])
             messages = self._messages[wanted] = draw_messages(corpus, self.scale.messages, rng, words=world.words, area_km=wanted[1])

@@ -125,12 +125,12 @@ def _rare_terms(rng: np.random.Generator, corpus: Corpus, wanted: np.ndarray, sh
 
 
 def draw_messages(
-    corpus: Corpus, n: int, rng: np.random.Generator, *, words: tuple[int, int] | None = None, area_km: tuple[float, float] | None = None
+    corpus: Corpus, n: int, rng: np.random.Generator, *, words: tuple[int, int] | None = None, area_km: tuple[float, float, bool] | None = None
 ) -> MessageBatch:
     """Draw messages: places and words of random messages of the corpus.
 
     :param words: fewest and most, uniform between. A message with more words loses some; one with fewer gets words of other messages.
-    :param area_km: least and greatest width and height of rectangles around the places; None: points. Messages of a corpus with areas have their own.
+    :param area_km: least and greatest width and height of rectangles around the places, and whether their logarithm is uniform; None: points. Messages of a corpus with areas have their own.
     """
     rows = _rows(corpus, n, rng)
     lists = [_terms(corpus, row) for row in rows] if words is None else _bundles(corpus, rows, rng.integers(words[0], words[1] + 1, n), rng)

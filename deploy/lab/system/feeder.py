@@ -1,7 +1,8 @@
 """Write messages and subscriptions for a benchmark from a separate process, so that its work is not counted as the topology's.
 
 Everything is encoded beforehand. The process reads one JSON object per line from stdin, and answers with one on stdout: first its configuration,
-then commands (``do``: ``messages``, ``paced``, ``hotspot``, ``subscriptions``, ``boolean_subscriptions``, ``geofences``). Only updates of vehicles are encoded as they are written.
+then commands (``do``: ``messages``, ``paced``, ``hotspot``, ``subscriptions``, ``boolean_subscriptions``, ``geofences``, ``move``). Only updates of vehicles and moves of
+subscriptions are encoded as they are written.
 """
 
 from __future__ import annotations
@@ -9,18 +10,23 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import count, islice
 from typing import Any, Self
 
 import numpy as np
 
 from dskype.topology.errors import TopologyError
 
-__all__ = ["Feeder", "due"]
+__all__ = ["Feeder", "due", "moved"]
 
 _STEP_S = 0.05
+_MOVE_DEG = 0.01
+"""How far a subscription moves, in both directions: about a kilometre and a half."""
+_LARGEST_LAT_DEG, _LARGEST_LON_DEG = 89.0, 179.0
+"""Subscriptions do not move further than that."""
 _BLOCK = 10_000
 _SETTINGS = {
     # Few requests, so that writing takes little of the measured machine. Kafka's time of a message is that of its arrival.
@@ -90,6 +96,10 @@ class Feeder:
         """Register ``n`` geofences of vehicles as fast as possible."""
         return self._do(do="geofences", n=n)
 
+    def move(self, rate: float) -> int:
+        """From now on move so many subscriptions per second, those registered last, in turn; 0: none any more. Return how many have moved so far."""
+        return self._do(do="move", rate=rate)["moved"]
+
     def close(self) -> None:
         """End the process."""
         self._process.stdin.close()
@@ -133,6 +143,26 @@ def due(rate: float, elapsed_s: float, seconds: float) -> int:
     return int(rate * min(elapsed_s, seconds))
 
 
+def moved(value: bytes, lap: int) -> bytes:
+    """Return the record of a subscription that has moved: a little to the north-east of where it was registered, on odd laps, or back there."""
+    record, away = json.loads(value), _MOVE_DEG * (lap % 2)
+
+    def shifted(lat: float, lon: float) -> tuple[float, float]:
+        return round(min(lat + away, max(lat, _LARGEST_LAT_DEG)), 6), round(min(lon + away, max(lon, _LARGEST_LON_DEG)), 6)
+
+    if "lat" in record:
+        record["lat"], record["lon"] = shifted(record["lat"], record["lon"])
+    if "bbox" in record:
+        west, south, east, north = record["bbox"]
+        record["bbox"] = [*reversed(shifted(south, west)), *reversed(shifted(north, east))]
+    region = record.get("region", {})
+    if "center" in region:
+        region["center"]["lat"], region["center"]["lon"] = shifted(region["center"]["lat"], region["center"]["lon"])
+    if "coordinates" in region:
+        region["coordinates"] = [[[*reversed(shifted(lat, lon))] for lon, lat in ring] for ring in region["coordinates"]]
+    return json.dumps(record | {"update": True}, separators=(",", ":")).encode()
+
+
 class _Writer:
     """Executes the commands, in the process."""
 
@@ -148,6 +178,9 @@ class _Writer:
         self._next = 0
         self._hot: list[bytes] = []
         self._hot_percent = 0
+        self._registered: Callable[[], Iterator[tuple[str, bytes]]] = lambda: iter(())
+        self._moved = 0
+        self._moving: tuple[threading.Thread, threading.Event] | None = None
 
     def _prepare(self, config: dict[str, Any]) -> None:
         from dskype.deploy.demo import places
@@ -173,7 +206,7 @@ class _Writer:
         started_ms = time.time_ns() // 1_000_000
         getattr(self, kind)(producer, **command)
         producer.flush()
-        return {"written": self._next, "started_ms": started_ms, "ended_ms": time.time_ns() // 1_000_000}
+        return {"written": self._next, "moved": self._moved, "started_ms": started_ms, "ended_ms": time.time_ns() // 1_000_000}
 
     def messages(self, producer: Any, n: int) -> None:
         numbers = iter(range(self._next, self._next + n))
@@ -203,16 +236,36 @@ class _Writer:
     def subscriptions(self, producer: Any, n: int, k: int) -> None:
         from dskype.deploy.demo import places
 
-        self._register(producer, places.subscriptions(self._places, n, self._seed, k=k))
+        self._register(producer, lambda: places.subscriptions(self._places, n, self._seed, k=k))
 
     def boolean_subscriptions(self, producer: Any, n: int, shape: dict[str, Any]) -> None:
         from dskype.deploy.lab.boolean.records import boolean_records
 
-        self._register(producer, boolean_records(self._places, n, self._seed, **shape))
+        self._register(producer, lambda: boolean_records(self._places, n, self._seed, **shape))
 
-    def _register(self, producer: Any, rows: Iterator[tuple[str, bytes]]) -> None:
+    def _register(self, producer: Any, draw: Callable[[], Iterator[tuple[str, bytes]]]) -> None:
+        self._registered, rows = draw, draw()
         while block := list(islice(rows, _BLOCK)):
             _write(producer, self._subscriptions, [{"key": id.encode(), "value": value} for id, value in block])
+
+    def move(self, producer: Any, rate: float) -> None:
+        if self._moving is not None:
+            thread, end = self._moving
+            end.set()
+            thread.join()
+        if rate:
+            end = threading.Event()
+            thread = threading.Thread(target=self._move, args=(producer, rate, end), name="moves", daemon=True)
+            thread.start()
+            self._moving = thread, end
+
+    def _move(self, producer: Any, rate: float, end: threading.Event) -> None:
+        rows = ((id, moved(value, lap)) for lap in count(1) for id, value in self._registered())
+        started, sent = time.monotonic(), 0
+        while not end.wait(_STEP_S):
+            now = int(rate * (time.monotonic() - started))
+            _write(producer, self._subscriptions, [{"key": id.encode(), "value": value} for id, value in islice(rows, now - sent)])
+            self._moved, sent = self._moved + now - sent, now
 
 
 class _FleetWriter(_Writer):
@@ -240,7 +293,7 @@ class _FleetWriter(_Writer):
     def geofences(self, producer: Any, n: int) -> None:
         from dskype.deploy.demo import moving
 
-        self._register(producer, moving.geofences(self._cities, n, self._seed))
+        self._register(producer, lambda: moving.geofences(self._cities, n, self._seed))
 
 
 def _write(producer: Any, topic: str, records: list[dict[str, bytes]]) -> None:

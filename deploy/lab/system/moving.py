@@ -17,7 +17,7 @@ from dskype.deploy.cli.arguments import conf_item, executor, number, output, pos
 from dskype.deploy.demo.moving import ATTRIBUTES
 from dskype.deploy.lab.system import throughput, throughput_report
 from dskype.deploy.lab.system.feeder import Feeder
-from dskype.deploy.lab.system.throughput_arguments import add_verify
+from dskype.deploy.lab.system.throughput_arguments import add_move, add_verify
 from dskype.deploy.machine.signals import end_on_sigterm
 from dskype.deploy.machine.terminal import say
 from dskype.topology.local import LocalCluster
@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--warm-up", type=seconds, metavar="SECS", default=40, help="full load before the measurement; default: 40")
     parser.add_argument("--seconds", type=positive_seconds, metavar="SECS", default=20, help="how long to measure the throughput; default: 20")
     parser.add_argument("--latency-seconds", type=seconds, metavar="SECS", default=20, help="how long to measure the latency; 0: not at all; default: 20")
+    add_move(parser)
     add_verify(parser, "at the end")
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="default: 0")
     output(parser)
@@ -82,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
         measured = MovingRun(cluster, asked, args.geofences, conf)
         measured.fleet = {"vehicles": args.vehicles, "step_s": args.step}
         result = measured.measure()
-    options = {name: getattr(args, name) for name in ("vehicles", "geofences", "step", "rate", "seed")}
+    options = {name: getattr(args, name) for name in ("vehicles", "geofences", "step", "rate", "move", "seed")}
     found = {"machine": throughput_report.machine(), "settings": options | {"conf": dict(args.overrides), "tasks": dict(args.tasks)}, "runs": [result]}
     return throughput.finish(args.output, found, _print, {f"with {args.vehicles:,} vehicles": result})
 
@@ -90,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
 def _throughput_arguments(args: argparse.Namespace) -> argparse.Namespace:
     """Return the arguments of the throughput benchmark, whose phases are used."""
     options = ["--boolean", "--subscriptions", args.geofences, "--warm-up", args.warm_up, "--seconds", args.seconds, "--seed", args.seed]
-    options += ["--latency-seconds", args.latency_seconds, "--latency-rate", args.rate]
+    options += ["--latency-seconds", args.latency_seconds, "--latency-rate", args.rate, "--move", args.move]
     options += ["--verify", args.verify] if args.verify else []
     asked = throughput.arguments_for(args, *options)
     asked.tasks, asked.overrides = args.tasks, args.overrides

@@ -13,6 +13,8 @@ Processor time, counters and memory are those of the throughput phase.
 
 With ``--boolean`` the subscriptions are boolean: squares of 1 to 50 km around places, with 1 to 5 of their words (PS2Stream, Q1). The window is not filled,
 as they do not look at it, and latency is the time to the first match.
+
+With ``--move`` a share of the subscriptions moves each second, in both phases, as records with ``"update": true``.
 """
 
 from __future__ import annotations
@@ -132,9 +134,13 @@ class Run:
                 self.tasks = len(self.handle.backend.plan.component_tasks(_SUBSCRIPTION_BOLT))
                 result["input"] = self.feeder.ready()
                 self._prepare()
+                if args.move:
+                    self.feeder.move(args.move * self.n)
                 self._throughput()
                 if args.latency_seconds and result["messages_per_s"]:
                     self._latency()
+                if args.move:
+                    self._wait_moved(self.feeder.move(0))
                 if args.verify:
                     self._verify()
                 result["dead_letters"] = sum(self.history.total(c, "dead_letters") for c in self.handle.backend.plan.component_ids)
@@ -197,6 +203,13 @@ class Run:
     def _wait_applied(self, n: int) -> None:
         self._wait(lambda: self._applied() >= n, f"{n:,} messages", lambda: f"{self._applied():,.0f} applied")
 
+    def _wait_moved(self, n: int) -> None:
+        self._wait(lambda: self._moved() >= n, f"{n:,} moves", lambda: f"{self._moved():,} applied")
+
+    def _moved(self) -> int:
+        """Return how many moves of subscriptions have been applied by all tasks: each is an event after those of the registrations."""
+        return self._end(self.topics.registrations) - self.n
+
     # -- phases ---------------------------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
@@ -244,14 +257,14 @@ class Run:
         # The warm-up shows the rate. Then enough messages are written that hardly any must be written during the measurement.
         rate, backlog = self._warm_up(), []
         self._keep_backlog(_FASTER * rate, args.seconds + _LEAST_BACKLOG_S)
-        written, meter = feeder.written, Meter(history.pids)
+        written, moved, meter = feeder.written, self._moved(), Meter(history.pids)
         start_ms = meter.start_ms
         while _now_ms() < start_ms + args.seconds * 1000:
             backlog.append((_now_ms(), feeder.written))
             self._keep_backlog(rate, _LEAST_BACKLOG_S)
             time.sleep(_STEP_S)
         meter.stop(memory=True)
-        stop_ms = meter.stop_ms
+        stop_ms, moved = meter.stop_ms, self._moved() - moved
         deadline = time.monotonic() + 60
         while history.last_ms(_SUBSCRIPTION_BOLT) < stop_ms and time.monotonic() < deadline:
             time.sleep(_STEP_S)
@@ -265,6 +278,7 @@ class Run:
             "applied": applied,
             "lowest_backlog": min(n - self._applied(at) for at, n in backlog),
             "written_meanwhile": feeder.written - written,
+            "moves_per_s": moved / meter.seconds,
             "waiting": self._waiting(backlog),
             "other_cores": meter.others_s / meter.seconds,
         }

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dskype.deploy.cli.arguments import UsageError, common, conf_item, executor, file_conf, number, output, positive, positive_seconds, seconds, split
+from dskype.deploy.cli.arguments import UsageError, common, conf_item, executor, file_conf, number, output, positive, positive_seconds, seconds, share, split
 from dskype.deploy.demo.places import places
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 
-__all__ = ["add_arguments", "add_verify", "arguments_for", "boolean_shape", "build_vocabulary", "configuration", "definition", "settings"]
+__all__ = ["add_arguments", "add_move", "add_verify", "arguments_for", "boolean_shape", "build_vocabulary", "configuration", "definition", "settings"]
 
 
 def _counts(text: str) -> list[int]:
@@ -59,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--latency-seconds", type=seconds, metavar="SECS", default=20, help="how long to measure the latency; 0: not at all; default: 20")
     parser.add_argument("--latency-load", type=float, metavar="SHARE", default=0.5, help="measure latency at this share of the throughput; default: 0.5")
     parser.add_argument("--latency-rate", type=positive, metavar="N", help="measure latency at N messages per second, whatever the throughput is")
+    add_move(parser)
     add_verify(parser, "at the end")
     parser.add_argument("--sample", type=positive, metavar="N", default=50_000, help="messages to build the vocabulary from; default: 50000")
     parser.add_argument("--messages", type=positive, metavar="N", help="how many different messages; default: every place once")
@@ -66,6 +67,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     parser.add_argument("--timeout", type=positive_seconds, metavar="SECS", default=900, help="longest wait for a phase; default: 900")
     output(parser)
+
+
+def add_move(parser: argparse.ArgumentParser) -> None:
+    """Add ``--move SHARE``."""
+    parser.add_argument("--move", type=share, metavar="SHARE", default=0.0, help="of the subscriptions move each second, a kilometre or two; default: 0")
 
 
 def add_verify(parser: argparse.ArgumentParser, when: str) -> None:
@@ -161,6 +167,7 @@ def settings(args: argparse.Namespace, conf: Mapping[str, Any]) -> dict[str, Any
         "seconds": args.seconds,
         "latency_load": args.latency_load,
         "latency_rate": args.latency_rate,
+        "move": args.move,
         "vocabulary_sample": args.sample,
         "seed": args.seed,
         "tasks": dict(args.tasks),

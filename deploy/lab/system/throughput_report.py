@@ -115,6 +115,7 @@ def _summary(r: Mapping[str, Any]) -> dict[str, str]:
         "matches/message": _figure(metrics.get("matches"), 1),
         "states/message": _figure(metrics.get("states"), 1),
         "evaluations/message": _figure(metrics.get("evaluations"), 4),
+        "moves of subscriptions/s": _figure(r.get("moves_per_s") or None, 0),
         "memory GiB (PSS)": f"{sum(p['pss_bytes'] or p['rss_bytes'] for p in processes) / 2**30:.1f}",
     }
     if latency:

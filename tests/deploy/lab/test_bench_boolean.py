@@ -71,6 +71,9 @@ def test_worlds_differ_in_what_they_name(corpus):
     areas = bench._workload(World(areas=True, words=(6, 6)))
     assert areas.messages.areas is not None and set(np.diff(areas.messages.offsets).tolist()) == {6}
     assert areas.subscriptions is bench._workload(World(areas=True)).subscriptions
+    wide = bench._workload(World(km=(1, 1000), log=True)).subscriptions.boxes
+    heights_km = (wide[:, 3] - wide[:, 1]) * 111.2
+    assert 10 < np.median(heights_km) < 100 and heights_km.max() > 800  # half of them below the root of 1,000
     share = bench._workload(World(space_share=0.01)).subscriptions.boxes
     assert np.allclose((share[:, 3] - share[:, 1]).max(), 0.01 * np.ptp(corpus.lat)) and np.allclose(
         np.median(share[:, 2] - share[:, 0]), 0.01 * np.ptp(corpus.lon)

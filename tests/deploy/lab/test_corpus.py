@@ -60,7 +60,7 @@ def test_areas_are_kept_and_drawn(tmp_path):
     corpus = read_file(path)
     assert corpus.areas is not None and corpus.times_ms is None
     assert corpus.areas.tolist() == [[2, 1, 2, 1], [3, 4, 5, 6], [8, 7, 8, 7]]
-    drawn = draw_messages(corpus, 50, np.random.default_rng(1), area_km=(1, 2)).areas
+    drawn = draw_messages(corpus, 50, np.random.default_rng(1), area_km=(1, 2, False)).areas
     assert drawn is not None and {tuple(area) for area in drawn.tolist()} == {tuple(area) for area in corpus.areas.tolist()}
     assert corpus.of_rows(np.array([1, 0])).areas.tolist() == corpus.areas[[1, 0]].tolist()
 

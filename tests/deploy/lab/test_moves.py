@@ -1,6 +1,7 @@
 """The benchmark of moves: which cells move, what centralized balancing would send, and what is claimed."""
 
 import json
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -196,6 +197,28 @@ def test_vehicles_report_in_turn_and_geofences_are_registered():
     sent.clear()
     writer.do({"do": "geofences", "n": 3})
     assert [(topic, key, value["type"]) for topic, key, value in sent] == [("s", f"g{i}", "boolean") for i in range(3)]
+    before = [value for _, _, value in sent]
+    sent.clear()
+    writer.do({"do": "move", "rate": 100})
+    while len(sent) < 7:
+        time.sleep(0.01)
+    assert writer.do({"do": "move", "rate": 0})["moved"] == len(sent)
+    assert [key for _, key, _ in sent[:6]] == ["g0", "g1", "g2"] * 2 and all(value["update"] for _, _, value in sent)
+    assert [value | {"update": True} for value in before] == [value for _, _, value in sent[3:6]]  # back after a lap
+    assert all(value["region"] != was["region"] for was, (_, _, value) in zip(before, sent))
+
+
+def test_subscriptions_of_all_kinds_move_a_little():
+    def after(**record):
+        return json.loads(feeder.moved(json.dumps(record).encode(), 1))
+
+    assert after(type="topk", lat=1, lon=2) == {"type": "topk", "lat": 1.01, "lon": 2.01, "update": True}
+    assert after(bbox=[1, 2, 3, 4])["bbox"] == [1.01, 2.01, 3.01, 4.01]
+    assert after(bbox=[179.5, 89.5, -179, 90])["bbox"] == [179.5, 89.5, -178.99, 90]
+    assert after(region={"center": {"lat": -1.0, "lon": 0.0}, "radius_m": 5})["region"] == {"center": {"lat": -0.99, "lon": 0.01}, "radius_m": 5}
+    assert after(region={"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [0, 1], [0, 0]]]})["region"]["coordinates"] == [
+        [[0.01, 0.01], [1.01, 0.01], [0.01, 1.01], [0.01, 0.01]]
+    ]
 
 
 def test_a_record_that_is_refused_ends_the_feeder():
