@@ -33,6 +33,7 @@ from dskype.spouts.filters import compile_filter, compile_program
 from dskype.spouts.message_terms import MessageTerms
 from dskype.spouts.reach import needed_terms, reach
 from dskype.spouts.settings import Settings
+from dskype.spouts.tenants import TENANTS
 from dskype.spouts.text import WORD_RULE, refuse_analyzer, refuse_word_rule
 from dskype.spouts.topics import BALANCE_KEY, Topics, topic_config
 from dskype.spouts.vocabulary import Vocabulary
@@ -157,6 +158,8 @@ class DistributionBolt(BatchBolt):
 
         self._refusals = Refusals(settings.subscriptions_max, collector, context, tenants=bool(settings.tenants))
         self._quotas = Quotas() if settings.tenants else None
+        if self._quotas is not None:
+            context.register_gauge(TENANTS, self._quotas.report)
         distributor = make(None)
         self._placement: PlacementStrategy
         if not distributor.replicates:

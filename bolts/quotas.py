@@ -63,26 +63,44 @@ class Quotas:
         self._registered: Counter[str] = Counter()  # by tenant, in this second
         self.used: Counter[str] = Counter()
         """Tenant -> how many of its subscriptions live."""
+        self._taken: Counter[str] = Counter()
+        self._refused: Counter[tuple[str, str]] = Counter()
+
+    def report(self) -> dict[str, dict[str, Any]]:
+        """Return tenant -> ``subscriptions`` that live, ``registrations`` that were taken, and ``refused`` ones by quota; tenants that never had any are left out."""
+        found: dict[str, dict[str, Any]] = {
+            tenant: {"subscriptions": self.used[tenant], "registrations": self._taken[tenant], "refused": {}} for tenant in self._taken
+        }
+        for (tenant, quota), number in self._refused.items():
+            found.setdefault(tenant, {"subscriptions": self.used[tenant], "registrations": 0, "refused": {}})["refused"][quota] = number
+        return found
 
     def excess(self, name: str, record: Mapping[str, Any]) -> Excess | None:
-        """Count a registration, or return why it is refused. A refused one leaves the subscription of its name as it was.
+        """Count a registration, or count and return why it is refused. A refused one leaves the subscription of its name as it was.
 
         :param record: of the subscription spout, with ``quota``: the tenant, its ``max_subscriptions`` and ``max_registrations_per_s``, and the arrival in ms.
         """
-        tenant, most, most_per_s, arrival_ms = record["quota"]
+        excess = self._excess(name, *record["quota"])
+        if excess is not None:
+            self._refused[excess.tenant, excess.quota] += 1
+            return excess
+        self.remove(name)
+        tenant, end_ms = record["quota"][0], record.get("expires_ms", _NEVER_MS)
+        self._registered[tenant] += 1
+        self._taken[tenant] += 1
+        self._live[name] = tenant, end_ms
+        self.used[tenant] += 1
+        if end_ms < _NEVER_MS:
+            self._ends.add((end_ms, name))
+        return None
+
+    def _excess(self, name: str, tenant: str, most: int | None, most_per_s: int | None, arrival_ms: int) -> Excess | None:
         self._advance(arrival_ms)
         if most_per_s is not None and (registered := self._registered[tenant]) >= most_per_s:
             return Excess(tenant, "max_registrations_per_s", most_per_s, registered)
         before = self._live.get(name)
         if most is not None and self.used[tenant] >= most and (before is None or before[0] != tenant):
             return Excess(tenant, "max_subscriptions", most, self.used[tenant])
-        self._registered[tenant] += 1
-        self.remove(name)
-        end_ms = record.get("expires_ms", _NEVER_MS)
-        self._live[name] = tenant, end_ms
-        self.used[tenant] += 1
-        if end_ms < _NEVER_MS:
-            self._ends.add((end_ms, name))
         return None
 
     def remove(self, name: str) -> None:
@@ -108,12 +126,14 @@ class Quotas:
         number = {tenant: i for i, tenant in enumerate(tenants)}
         owners = np.array([number[tenant] for tenant, _ in self._live.values()], np.int32)
         ends_ms = np.array([end_ms for _, end_ms in self._live.values()], np.int64)
-        return [self._now_ms, dict(self._registered), tenants, list(self._live), owners, ends_ms]
+        counts = [dict(self._registered), dict(self._taken), [[*key, number] for key, number in self._refused.items()]]
+        return [self._now_ms, *counts, tenants, list(self._live), owners, ends_ms]
 
     def restore(self, state: Any) -> None:
         """Continue from a snapshot."""
-        self._now_ms, registered, tenants, names, owners, ends_ms = state
-        self._second, self._registered = self._now_ms // 1000, Counter(registered)
+        self._now_ms, registered, taken, refused, tenants, names, owners, ends_ms = state
+        self._second, self._registered, self._taken = self._now_ms // 1000, Counter(registered), Counter(taken)
+        self._refused = Counter({(tenant, quota): number for tenant, quota, number in refused})
         self._live = {name: (tenants[owner], end_ms) for name, owner, end_ms in zip(names, owners.tolist(), ends_ms.tolist(), strict=True)}
         self._ends = SortedList((end_ms, name) for name, (_, end_ms) in self._live.items() if end_ms < _NEVER_MS)
         self.used = Counter(dict.fromkeys(tenants, 0))

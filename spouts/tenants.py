@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 
 from dskype.topology.errors import IllegalArgumentException
 
-__all__ = ["DEFAULT_TENANT", "TENANTS_MOST", "TENANT_LEGAL", "Quota", "is_tenant", "read_tenants", "tenant_in"]
+__all__ = ["DEFAULT_TENANT", "TENANTS", "TENANTS_MOST", "TENANT_LEGAL", "Quota", "is_tenant", "read_tenants", "tenant_in"]
 
 DEFAULT_TENANT = "default"
 """The tenant of subscriptions that name none, or one that ``dskype.tenants`` does not have."""
+TENANTS = "tenants"
+"""The metric of a distribution task with the numbers of each tenant."""
 TENANTS_MOST = 1000
 """The most tenants of a topology: each has counters of its own."""
 TENANT_LEGAL = "1 to 64 ASCII letters, digits, dots, underscores and hyphens, the first one a letter or a digit"

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from dskype.deploy.metrics.history import History
 from dskype.spouts import streams
+from dskype.spouts.tenants import TENANTS, Quota, read_tenants
 from dskype.topology.core.stats import TopologyStats
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "registered_subscriptions",
     "rejected",
     "report_age_s",
+    "tenants",
 ]
 
 WINDOW_S = 60.0
@@ -370,6 +372,7 @@ def measure(meter: Meter, about: Mapping[str, Any], *, ends: Mapping[tuple[str, 
     found["latency"] = _latency(meter, rates)
     found["lag"] = _lag(meter, ends)
     found["store"] = _store(meter)
+    found["tenants"] = tenants(meter, conf) or None
     found["streams"] = [_stream(meter, rates, *edge) for edge in meter.edges()]
     found["total"] = {name: sum(s[name] for s in found["streams"]) for name in ("tuples", "frames", "bytes")}
     for name in ("tuples_per_second", "bytes_per_second"):
@@ -484,6 +487,30 @@ def _store(meter: Meter) -> dict[str, int] | None:
     """Return the counters of result bolts about a store outside Kafka; None without such a store, or before anything was written."""
     found = {name: int(sum(_metric(task, metric) or 0 for task in list(meter.stats.tasks.values()))) for name, metric in _STORE.items()}
     return found if any(found.values()) else None
+
+
+def tenants(meter: Meter, conf: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return tenant -> ``subscriptions`` that live, ``registrations`` that were taken, ``refused`` ones by quota, and its ``quotas``; {}: there are no tenants.
+
+    Tenants that the configuration does not have any more are one, ``other``.
+    """
+    quotas = read_tenants("dskype.tenants", conf.get("dskype.tenants"))
+    names = [*quotas, *(() if "other" in quotas else ("other",))] if quotas else []
+    found: dict[str, dict[str, Any]] = {
+        name: {"subscriptions": 0, "registrations": 0, "refused": dict.fromkeys(Quota._fields, 0), "quotas": quotas.get(name, Quota())._asdict()}
+        for name in names
+    }
+    for task in list(meter.stats.tasks.values()) if quotas else ():
+        told = (task.get("metrics") or {}).get(TENANTS)
+        for tenant, numbers in told.items() if isinstance(told, dict) else ():
+            row = found[tenant if tenant in quotas else "other"]
+            row["subscriptions"] += numbers["subscriptions"]
+            row["registrations"] += numbers["registrations"]
+            for quota, number in numbers["refused"].items():
+                row["refused"][quota] = row["refused"].get(quota, 0) + number
+    if "other" not in quotas and found and not (found["other"]["subscriptions"] or found["other"]["registrations"] or any(found["other"]["refused"].values())):
+        del found["other"]
+    return found
 
 
 def checkpoint_age_ms(meter: Meter, component: str) -> int | None:

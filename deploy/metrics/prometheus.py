@@ -35,6 +35,7 @@ from dskype.deploy.metrics.meter import (
     registered_subscriptions,
     rejected,
     report_age_s,
+    tenants,
 )
 from dskype.deploy.metrics.reader import describe
 from dskype.deploy.metrics.scrape_server import ScrapeServer
@@ -150,6 +151,10 @@ METRICS = tuple(
         ("dskype_evaluations_total", "counter", (_T,), "Lists that were looked up again in the window of messages."),
         ("dskype_subscriptions", "gauge", (_T,), "Subscriptions that are registered; absent where they are replicated and not counted."),
         ("dskype_placements", "gauge", (_T, "task"), "Subscriptions that live on a task of the subscription bolt."),
+        ("dskype_tenant_subscriptions", "gauge", (_T, "tenant"), "Subscriptions of a tenant of dskype.tenants that live."),
+        ("dskype_tenant_registrations_total", "counter", (_T, "tenant"), "Registrations of a tenant that were taken."),
+        ("dskype_tenant_refused_total", "counter", (_T, "tenant", "quota"), "Registrations of a tenant that were refused beyond a quota."),
+        ("dskype_tenant_quota", "gauge", (_T, "tenant", "quota"), "What a quota of a tenant allows; absent where it has no bound."),
         ("dskype_component_metric", "gauge", (_T, "component", "task", "name"), "Metrics that components register themselves, by name."),
     )
 )
@@ -278,6 +283,7 @@ def _add_topology(families: _Families, about: Mapping[str, Any], meter: Meter, e
             if not component.startswith("__"):
                 families[metric].add_metric([name, component], list(zip(bounds, buckets)), observed.sums_ms.get(component, 0) / 1000)
     _add_dskype(count, about, meter)
+    _add_tenants(count, about, meter)
 
 
 def _add_component(count: Callable[..., None], meter: Meter, component: str) -> None:
@@ -325,6 +331,16 @@ def _add_dskype(count: Callable[..., None], about: Mapping[str, Any], meter: Met
     registered = registered_subscriptions(meter, about.get("conf") or {})
     if registered is not None and placed >= 0:
         count("dskype_subscriptions", registered)
+
+
+def _add_tenants(count: Callable[..., None], about: Mapping[str, Any], meter: Meter) -> None:
+    for tenant, row in tenants(meter, about.get("conf") or {}).items():
+        count("dskype_tenant_subscriptions", row["subscriptions"], tenant)
+        count("dskype_tenant_registrations_total", row["registrations"], tenant)
+        for quota, most in row["quotas"].items():
+            if most is not None:
+                count("dskype_tenant_quota", most, tenant, quota)
+                count("dskype_tenant_refused_total", row["refused"][quota], tenant, quota)
 
 
 # --- serving ----------------------------------------------------------------------------------------------------------

@@ -99,6 +99,18 @@ def _dead_letters(rows: Sequence[Mapping[str, Any]]) -> Table:
     return letters
 
 
+def _tenants(rows: Mapping[str, Mapping[str, Any]]) -> Table:
+    tenants = Table(title="tenants", title_justify="left")
+    tenants.add_column("tenant")
+    for column in ("subscriptions", "of", "registrations", "per second at most", "refused"):
+        tenants.add_column(column, justify="right")
+    for name, row in rows.items():
+        quotas = row["quotas"]
+        numbers = row["subscriptions"], quotas["max_subscriptions"], row["registrations"], quotas["max_registrations_per_s"], sum(row["refused"].values())
+        tenants.add_row(Text(plain(name)), *map(_count, numbers))
+    return tenants
+
+
 def as_text(m: Mapping[str, Any], *, tasks: bool = False) -> Any:
     """Return measurements as an object that rich can print.
 
@@ -175,10 +187,8 @@ def as_text(m: Mapping[str, Any], *, tasks: bool = False) -> Any:
                 "",
                 style="dim",
             )
-    found: list[Any] = [Text(title), heads, flows, parts]
-    if m["dead_letters"]:
-        found.append(_dead_letters(m["dead_letters"]))
-    return Group(*found)
+    more = [*([_tenants(m["tenants"])] if m.get("tenants") else ()), *([_dead_letters(m["dead_letters"])] if m["dead_letters"] else ())]
+    return Group(Text(title), heads, flows, parts, *more)
 
 
 class Screen:

@@ -1,15 +1,21 @@
 """Quotas of tenants: what is refused is what the plain oracle says, whatever crashes, and refused registrations do not take part."""
 
+import io
 import json
 import os
 import random
 
 import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from rich.console import Console
 
+from dskype.deploy.metrics.meter import Meter, measure
+from dskype.deploy.metrics.prometheus import Collector
+from dskype.deploy.metrics.tables import as_text
 from dskype.deploy.verification import Inputs, verify
 from dskype.spouts.settings import Settings
 from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException
-from dskype.topology.planning.plan import TopologyPlan
+from dskype.topology.planning.plan import TopologyPlan, metrics_topic
 from dskype.topology.planning.validation import validate_submission
 from dskype.topology.simulated.faults import Faults
 from tests import naive
@@ -225,3 +231,59 @@ def test_several_tasks_that_each_see_some_subscriptions_are_refused():
     with pytest.raises(InvalidTopologyException, match=r"only one task sees all of them.*given: '2 tasks'.*1 task of the distribution bolt"):
         validate_submission("dskype", conf, topology({"distribution-bolt": 2}))
     validate_submission("dskype", conf, topology({}))
+
+
+def test_what_tenants_use_is_measured_and_served_and_goes_on_after_a_crash():
+    conf = {"dskype.tenants": {"acme": {"max_subscriptions": 2}, "slow": {"max_registrations_per_s": 1}, "free": {}}}
+    simulation = Simulation(conf, seed=2, faults=Faults(restarted=0.3, snapshot=0.5))
+    simulation.step(ms=-simulation.time_ms % 1000)
+    for number, tenant in enumerate(["acme", "acme", "slow", "acme", "slow", "unknown", "slow"]):
+        simulation.subscription(f"s{number}", FILTER | {"tenant": tenant})
+        if number % 3 == 0:
+            simulation.step(ms=50)
+    simulation.subscription("s0", None)
+    simulation.subscription("s3", FILTER | {"tenant": "acme"})
+    simulation.drain()
+    assert simulation.sim.fault_counts["restarted"] > 2 and report_of(simulation).ok
+    meter, topic = Meter(), metrics_topic("dskype")
+    for record in simulation.log.records(topic):
+        meter.feed(record.value)
+    about = {"name": "dskype", "id": "dskype-1-0", "status": "ACTIVE", "driver_alive": True, "health": {"state": "running"}, "conf": simulation.conf}
+    rows = measure(meter, about)["tenants"]
+    assert {name: (row["subscriptions"], row["registrations"], sum(row["refused"].values())) for name, row in rows.items()} == {
+        "acme": (2, 3, 1),
+        "slow": (1, 1, 2),
+        "free": (0, 0, 0),
+        "default": (1, 1, 0),
+    }
+    registry = CollectorRegistry()
+    registry.register(Collector(lambda: [(about, meter, {})]))
+    text = generate_latest(registry).decode()
+    for line in (
+        'dskype_tenant_subscriptions{tenant="acme",topology="dskype"} 2.0',
+        'dskype_tenant_registrations_total{tenant="acme",topology="dskype"} 3.0',
+        'dskype_tenant_refused_total{quota="max_subscriptions",tenant="acme",topology="dskype"} 1.0',
+        'dskype_tenant_refused_total{quota="max_registrations_per_s",tenant="slow",topology="dskype"} 2.0',
+        'dskype_tenant_quota{quota="max_registrations_per_s",tenant="slow",topology="dskype"} 1.0',
+        'dskype_tenant_subscriptions{tenant="free",topology="dskype"} 0.0',
+    ):
+        assert line in text
+    assert text.count("dskype_tenant_quota{") == 2 and 'tenant="other"' not in text
+    table = Console(width=140, file=io.StringIO())
+    table.print(as_text(measure(meter, about)))
+    assert "per second at most" in table.file.getvalue() and "acme" in table.file.getvalue()
+    # Those that the configuration does not have any more are one, whatever their names.
+    about["conf"] = conf | {"dskype.tenants": {"slow": {}}}
+    rows = measure(meter, about)["tenants"]
+    assert rows["other"]["subscriptions"] == 2 and set(rows) == {"slow", "default", "other"}
+    about["conf"] = {}
+    assert measure(meter, about)["tenants"] is None
+
+
+def test_a_topology_without_tenants_carries_and_reports_nothing_of_them():
+    simulation = Simulation()
+    simulation.subscription("a", FILTER)
+    simulation.drain()
+    assert not any(
+        b"tenant" in (record.value or b"") or b"quota" in (record.value or b"") for topic in simulation.log.topics() for record in simulation.log.records(topic)
+    )

@@ -33,7 +33,11 @@ def dskype(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "dskype.deploy", *arguments], capture_output=True, text=True, check=False, timeout=600, **options)
 
 
-CONF = {"dskype.window.messages": WINDOW, "dskype.results.fields": {"text": "text", "at": "place", "when": "time"}}
+CONF = {
+    "dskype.window.messages": WINDOW,
+    "dskype.tenants": {"default": {"max_subscriptions": 100_000}},
+    "dskype.results.fields": {"text": "text", "at": "place", "when": "time"},
+}
 ABSENT = {"Load balancing A", "Load balancing B", "Messages withheld by summaries A", "Objects A", "Objects B"}
 """Of parts that the service's topology has not. They are queried as well; tests/deploy/metrics/test_alerts.py gives them data."""
 

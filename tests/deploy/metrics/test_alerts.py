@@ -62,6 +62,13 @@ CASES = [
     Case("DskypeRestarts", {'dskype_query_restarts_total{topology="bad",component="b"}': f"0x10 1 2 3x{END_M}"}, 12, 14, {**BAD, "component": "b"}),
     Case("DskypeDriverProblems", {'dskype_driver_problems_total{topology="bad",part="clock"}': f"0x10 1x{END_M}"}, 10, 12, {**BAD, "part": "clock"}),
     Case("DskypeDeadLetters", {'dskype_dead_letters_total{topology="bad",component="s"}': f"7x10 8x{END_M}"}, 10, 12, {**BAD, "component": "s"}),
+    Case(
+        "DskypeTenantAtQuota",
+        {'dskype_tenant_refused_total{topology="bad",tenant="acme",quota="max_subscriptions"}': f"0x10 1x{END_M}"},
+        10,
+        12,
+        {**BAD, "tenant": "acme", "quota": "max_subscriptions"},
+    ),
     Case("DskypeRecordsLost", {'dskype_records_lost_total{topology="bad",component="s"}': f"0x10 1x{END_M}"}, 10, 40, {**BAD, "component": "s"}),
     Case(
         "DskypeUnbalanced",
@@ -101,6 +108,7 @@ HEALTHY = {
     'dskype_driver_problems_total{topology="good",part="clock"}': f"0x{END_M}",
     'dskype_dead_letters_total{topology="good",component="s"}': f"12x{END_M}",
     'dskype_records_lost_total{topology="good",component="s"}': f"3x{END_M}",
+    'dskype_tenant_refused_total{topology="good",tenant="acme",quota="max_subscriptions"}': f"7x{END_M}",
     **{f'{BUSY}{{topology="good",component="subscription-bolt",task="{task}"}}': f"0+{45 + task}x{END_M}" for task in (3, 4, 5, 6)},
     # Not balanced, but with little to do.
     **{f'{BUSY}{{topology="idle",component="subscription-bolt",task="{task}"}}': f"0+{18 if task == 3 else 1}x{END_M}" for task in (3, 4, 5, 6)},

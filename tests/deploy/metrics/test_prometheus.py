@@ -100,6 +100,7 @@ def _meter() -> Meter:
                 busy_ns=5_000_000,
                 watermark=9,
                 checkpoint_age_ms=1500,
+                metrics={"tenants": {"acme": {"subscriptions": 3, "registrations": 5, "refused": {"max_subscriptions": 2}}}},
             ),
         )
     )
@@ -139,7 +140,14 @@ def _meter() -> Meter:
     return meter
 
 
-ABOUT = {"name": "d", "id": "d-1-1", "status": "ACTIVE", "driver_alive": True, "health": {"state": "running"}, "conf": {"dskype.distributor": "hashing"}}
+ABOUT = {
+    "name": "d",
+    "id": "d-1-1",
+    "status": "ACTIVE",
+    "driver_alive": True,
+    "health": {"state": "running"},
+    "conf": {"dskype.distributor": "hashing", "dskype.tenants": {"acme": {"max_subscriptions": 3}}},
+}
 ENDS = {("d.messages", 0): 14, ("d.messages", 1): 6}
 
 
@@ -228,6 +236,13 @@ def test_values_are_those_that_tasks_reported() -> None:
     assert _sample(text, "dskype_records_lost_total", component="message-spout") == 7
     assert _sample(text, "dskype_results_emitted_total", kind="deltas") == 10
     assert _sample(text, "dskype_subscriptions") == 7
+    assert [_sample(text, f"dskype_tenant_{name}", tenant="acme") for name in ("subscriptions", "quota", "registrations_total", "refused_total")] == [
+        3,
+        3,
+        5,
+        2,
+    ]
+    assert _sample(text, "dskype_tenant_subscriptions", tenant="default") == 0
     assert _sample(text, "dskype_topology_active") == 1
     assert _sample(text, "dskype_build_info") == 1
     assert _sample(text, "dskype_batch_duration_seconds_count", component="subscription-bolt") == 2
