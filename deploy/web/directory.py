@@ -72,12 +72,13 @@ class Directory:
 
     :param client: of the topology.
     :param wait_s: how long a question may wait while the topics are read for another one.
-    :param tenants: whether tenants are told apart.
-    :ivar tenants: the same.
+    :param tenants: see ``tenants``.
+    :param states: whether it is wanted what became of subscriptions; otherwise only their own topic is read.
+    :ivar tenants: whether tenants are told apart.
     """
 
-    def __init__(self, client: PubSub, wait_s: float = math.inf, *, tenants: bool = False) -> None:
-        self._client, self._wait_s, self._lock, self.tenants = client, wait_s, threading.Lock(), tenants
+    def __init__(self, client: PubSub, wait_s: float = math.inf, *, tenants: bool = False, states: bool = True) -> None:
+        self._client, self._wait_s, self._lock, self.tenants, self._states = client, wait_s, threading.Lock(), tenants, states
         topics = client.topics
         self._takes: dict[str, Callable[[Any], None]] = {
             topics.subscriptions: self._take_subscription,
@@ -201,7 +202,7 @@ class Directory:
 
     def _present_effects(self) -> list[str]:
         present = []
-        for topic in list(self._takes)[1:]:
+        for topic in list(self._takes)[1:] if self._states else ():
             try:
                 self._client.require(topic)
                 present.append(topic)

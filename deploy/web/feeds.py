@@ -24,6 +24,7 @@ from dskype.deploy.web.partitions import partitions_of
 from dskype.deploy.web.past import Shared
 from dskype.deploy.web.places import Places
 from dskype.deploy.web.result_feed import ResultFollower, ResultTail
+from dskype.deploy.web.result_rates import ResultRates
 from dskype.spouts.settings import Settings
 from dskype.topology.errors import IllegalArgumentException, NotAliveException, TopologyError, explain
 from dskype.topology.runtime.nimbus.nimbus_topic import conf_of
@@ -67,6 +68,7 @@ class TopologyFeed:
         self._plan: tuple[float, tuple[int, dict[str, Any]]] | None = None
         self._made: dict[str, tuple[tuple[int, dict[str, Any]], Any]] = {}  # what was made -> the plan, and what it was made to
         self.directory = Directory(client, shared.budget.topic_read_wait_s, tenants=shared.tenants or bool(client.settings.tenants))
+        self._rates = ResultRates(lambda: client.settings.tenants)
         self._changing = threading.Lock()  # held while a tenant changes a subscription
 
     def is_current(self) -> bool:
@@ -125,7 +127,7 @@ class TopologyFeed:
         unknown = None if wanted is None or last_id else lambda: self.directory.unknown(wanted, tenant)  # one that comes back has been told
         messages = self._messages if with_messages else None
         follower = ResultFollower(self._results, self.client.topics, wanted, places, self._topics, self._shared, messages, unknown)
-        return follower if tenant is None else OwnResults(follower, partial(self.directory.owned, tenant))
+        return follower if tenant is None else OwnResults(follower, partial(self.directory.owned, tenant), partial(self._rates.wait_s, tenant))
 
     def _start(self, start: str, topics: list[str]) -> Places | None:
         if start == "now":

@@ -24,10 +24,13 @@ class OwnResults:
 
     :param source: all events.
     :param mine: tells of each pair of a subscription and a registration whether it is the tenant's; called in a thread.
+    :param wait_s: returns how long some results have to wait before they are sent.
     """
 
-    def __init__(self, source: ResultFollower, mine: Callable[[Sequence[tuple[str, str]]], list[bool]]) -> None:
-        self._source, self._mine = source, mine
+    def __init__(
+        self, source: ResultFollower, mine: Callable[[Sequence[tuple[str, str]]], list[bool]], wait_s: Callable[[int], float] = lambda results: 0.0
+    ) -> None:
+        self._source, self._mine, self._wait_s = source, mine, wait_s
 
     async def next(self) -> Sequence[Event] | None:
         """Return the next events; of others only the places are left."""
@@ -40,7 +43,10 @@ class OwnResults:
         except (KafkaError, OSError, TopologyError):
             return None
         told = iter(mine)
-        return [event if pair is None or next(told) else replace(event, name="", data=None) for event, pair in zip(events, about)]
+        found = [event if pair is None or next(told) else replace(event, name="", data=None) for event, pair in zip(events, about)]
+        # Meanwhile nothing is taken: what comes waits in the client's queue, and then in Kafka.
+        await asyncio.sleep(self._wait_s(sum(event.name == "result" for event in found)))
+        return found
 
     @property
     def is_behind(self) -> bool:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import threading
+from functools import partial
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -12,10 +14,24 @@ import pytest
 
 from dskype.deploy.cli.commands import ui
 from dskype.deploy.metrics.ui_server import UiServer, UiSettings, check_tokens
+from dskype.deploy.web import own_results
+from dskype.deploy.web.deliveries import Delivery
+from dskype.deploy.web.directory import Directory
 from dskype.deploy.web.extension import make_extension
+from dskype.deploy.web.pace import parse_pace
+from dskype.deploy.web.paced_delivery import PacedDelivery
+from dskype.deploy.web.result_rates import ResultRates
+from dskype.deploy.web.webhook_settings import Webhook, parse_webhooks
+from dskype.deploy.web.webhooks import Webhooks
+from dskype.spouts.settings import Settings
+from dskype.spouts.tenants import Quota
 from dskype.topology.errors import IllegalArgumentException, TopologyError
+from dskype.topology.ui.events import Event
 
+from .memory_kafka import client_of
 from .server import TOKEN, Events, get, post
+from .test_result_feed import until
+from .test_webhooks import Receiver
 
 TENANTS = {"acme": "token-of-acme-0123456789", "bolt": "token-of-bolt-0123456789"}
 FILTER = {"type": "boolean", "expression": "lake"}
@@ -218,6 +234,86 @@ def test_tokens_of_tenants_are_read_from_a_file_that_names_variables_and_no_erro
     parser = argparse.ArgumentParser()
     ui.add_arguments(parser)
     assert parser.parse_args(["--tenants", "f"]).tenants == "f" and "token" not in repr(UiSettings(tenants=TENANTS)).replace("token=", "")
+
+
+def test_results_beyond_the_rate_of_a_tenant_wait_and_none_is_lost():
+    quotas, clock = {"acme": Quota(max_results_per_s=10), "default": Quota(max_results_per_s=100), "free": Quota()}, [50.0]
+    rates = ResultRates(lambda: quotas, lambda: clock[0])
+    assert [rates.wait_s("acme", n) for n in (5, 0, 10, 1)] == [0, 0, 0.5, 1.5]
+    assert rates.wait_s("unknown", 100) == 0 and rates.wait_s("unknown", 1) == 1 and rates.wait_s("free", 1 << 40) == 0
+    clock[0] += 1.6
+    assert rates.wait_s("acme", 1) == 0
+    quotas["acme"] = Quota()
+    assert rates.wait_s("acme", 1000) == 0
+    quotas.clear()
+    assert rates.wait_s("acme", 1000) == 0
+
+
+def test_a_stream_of_a_tenant_sleeps_as_its_rate_says(monkeypatch):
+    events = [Event("result", {"subscription": "a", "result_id": f"0-0/{n}"}, f"r0:{n}") for n in range(4)] + [Event("following", {}, "r0:4")]
+
+    class Source:
+        async def next(self):
+            return events
+
+    slept = []
+
+    async def sleep(secs):
+        slept.append(secs)
+
+    monkeypatch.setattr(own_results.asyncio, "sleep", sleep)
+    follower = own_results.OwnResults(Source(), lambda pairs: [n != 1 for n in range(len(pairs))], lambda results: results / 2)
+    found = asyncio.run(follower.next())
+    assert [(event.name, event.id) for event in found] == [("result", "r0:0"), ("", "r0:1"), ("result", "r0:2"), ("result", "r0:3"), ("following", "r0:4")]
+    assert found[1].data is None and slept == [1.5]
+
+
+@pytest.mark.parametrize("paced", [False, True])
+def test_a_webhook_of_a_tenant_gets_its_results_alone(kafka, tmp_path, paced):
+    topics, receiver = kafka.topology(), Receiver()
+    for id, tenant in (("shared", "acme"), ("mine", "bolt"), ("shared", "bolt")):
+        kafka.broker.write(topics.subscriptions, id, json.dumps({**FILTER, "tenant": tenant}).encode())
+    for id, registration, message in (("shared", "0-0", "of-acme"), ("mine", "0-1", "of-bolt"), ("shared", "0-2", "of-bolt-too")):
+        result(kafka, topics, id, registration, message)
+    pace = parse_pace("pace", {"throttle": {"most": 5, "every_s": 3600}}, "UTC") if paced else None
+    webhook = Webhook("w", receiver.url, (b"0123456789abcdef",), start="beginning", tenant="bolt", pace=pace)
+    stop, waited, client = threading.Event(), [], client_of(kafka)
+    made = (kafka, client, webhook, stop, lambda line: None)
+    delivery = PacedDelivery(*made, tmp_path / "state.sqlite") if paced else Delivery(*made)
+    delivery.keep_to(partial(Directory(client, tenants=True, states=False).owned, "bolt"), lambda results: waited.append(results) or 0.0)
+    thread = threading.Thread(target=delivery.run, daemon=True)
+    thread.start()
+    until(lambda: delivery.counts().results == 2)
+    result(kafka, topics, "shared", "0-0", "late-of-acme")
+    result(kafka, topics, "mine", "0-1", "last")
+    until(lambda: delivery.counts().results == 3)
+    stop.set()
+    thread.join(60)
+    assert sum(waited) == 3
+    assert [one["message"] for _, body, _ in receiver.requests for one in body["results"]] == ["of-bolt", "of-bolt-too", "last"]
+    receiver.close()
+
+
+def test_a_webhook_names_a_tenant_as_it_may_be():
+    row = {"name": "w", "url": "https://a", "secret": "0123456789abcdef"}
+    assert parse_webhooks({"webhooks": [row | {"tenant": "acme"}]})[1][0].tenant == "acme" and parse_webhooks({"webhooks": [row]})[1][0].tenant is None
+    with pytest.raises(IllegalArgumentException, match="The tenant of webhook w can be none.*given: 'a b'"):
+        parse_webhooks({"webhooks": [row | {"tenant": "a b"}]})
+
+
+def test_grouped_matches_cannot_be_followed_by_tenants(shared, kafka, tmp_path):
+    server, _ = shared
+    assert status(server, "api/dskype/results", auth("operator")) == 200
+    feed = server._extensions[0].running[0].of("dskype")
+    feed.client._settings = Settings.from_conf({"dskype.results.matches": "grouped"})
+    feed.is_current = lambda: True
+    with pytest.raises(HTTPError) as error:
+        get(server, "results", **auth("acme"))
+    assert error.value.code == 400 and "Grouped matches do not say" in json.load(error.value)["errorMessage"]
+    webhooks = Webhooks(kafka, "dskype", [], print, tmp_path)
+    webhooks._client._settings = feed.client._settings
+    with pytest.raises(IllegalArgumentException, match="webhook w cannot keep to a tenant"):
+        webhooks._delivery(Webhook("w", "https://a", (b"0123456789abcdef",), tenant="acme"))
 
 
 def test_pages_show_a_tenant_its_own_and_the_operator_all(browser, shared, kafka):
