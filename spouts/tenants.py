@@ -25,10 +25,12 @@ class Quota(NamedTuple):
 
     :ivar max_subscriptions: how many subscriptions may live at once.
     :ivar max_registrations_per_s: how many registrations are taken in a second of arrival; removals are not counted.
+    :ivar max_results_per_s: how many results a second the web server and webhooks send to it; others wait.
     """
 
     max_subscriptions: int | None = None
     max_registrations_per_s: int | None = None
+    max_results_per_s: int | None = None
 
 
 def is_tenant(value: Any) -> bool:
@@ -52,7 +54,7 @@ def read_tenants(key: str, value: Any) -> dict[str, Quota]:
     :raises IllegalArgumentException: it cannot be used.
 
     >>> read_tenants("dskype.tenants", {"acme": {"max_subscriptions": 5}})
-    {'acme': Quota(max_subscriptions=5, max_registrations_per_s=None), 'default': Quota(max_subscriptions=None, max_registrations_per_s=None)}
+    {'acme': Quota(max_subscriptions=5, max_registrations_per_s=None, max_results_per_s=None), 'default': Quota(max_subscriptions=None, max_registrations_per_s=None, max_results_per_s=None)}
     """
     if value is None:
         return {}
@@ -69,8 +71,9 @@ def read_tenants(key: str, value: Any) -> dict[str, Quota]:
         for name, most in quotas.items():
             if name not in Quota._fields:
                 raise _refuse(key, f"{tenant}: {name!r}", ", ".join(Quota._fields))
-            if most is not None and (type(most) is not int or not 0 <= most < 1 << 53):
-                raise _refuse(key, f"{tenant}: {name}: {most!r}", "an integer, 0 or more, or null for no bound")
+            least = 1 if name == "max_results_per_s" else 0
+            if most is not None and (type(most) is not int or not least <= most < 1 << 53):
+                raise _refuse(key, f"{tenant}: {name}: {most!r}", f"an integer, {least} or more, or null for no bound")
         found[tenant] = Quota(**quotas)
     return {DEFAULT_TENANT: Quota(), **found} if DEFAULT_TENANT in found else {**found, DEFAULT_TENANT: Quota()}
 

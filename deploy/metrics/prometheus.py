@@ -340,7 +340,8 @@ def _add_tenants(count: Callable[..., None], about: Mapping[str, Any], meter: Me
         for quota, most in row["quotas"].items():
             if most is not None:
                 count("dskype_tenant_quota", most, tenant, quota)
-                count("dskype_tenant_refused_total", row["refused"][quota], tenant, quota)
+                if quota != "max_results_per_s":  # what is beyond it waits
+                    count("dskype_tenant_refused_total", row["refused"][quota], tenant, quota)
 
 
 # --- serving ----------------------------------------------------------------------------------------------------------

@@ -96,6 +96,7 @@ class UiSettings:
     :param allow_remote: allow an address that other machines can reach.
     :param proxies: addresses of proxies in front of the server, which say where a request comes from (``X-Forwarded-For``).
     :param budget: what readers may use.
+    :param tenants: tenant -> its token, at least as long; with any, reading needs a token, too.
     """
 
     host: str = "127.0.0.1"
@@ -106,6 +107,20 @@ class UiSettings:
     allow_remote: bool = False
     proxies: tuple[str, ...] = ()
     budget: Budget = field(default_factory=Budget)
+    tenants: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def check_tokens(token: str | None, tenants: Mapping[str, str]) -> None:
+    """Check that tokens of tenants are long enough, and all different.
+
+    :param token: the operator's.
+    :raises TopologyError: they are not; the text quotes none.
+    """
+    for tenant, own in tenants.items():
+        if len(own) < TOKEN_LENGTH:
+            raise TopologyError(f"The token of the tenant {tenant} is too short.", given=f"{len(own)} characters", legal=f"at least {TOKEN_LENGTH}")
+    if len({*tenants.values(), token}) <= len(tenants):
+        raise TopologyError("Two tokens are the same.", given="a token of several tenants, or the operator's as a tenant's", legal="another token for each")
 
 
 def require_web_server() -> None:
@@ -152,7 +167,9 @@ class UiServer:
         self._socket = socket.create_server((settings.host, settings.port), family=socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
         host = url_host(ALL_ADDRESSES.get(settings.host, settings.host))
         self.url = f"http://{host}:{self._socket.getsockname()[1]}/"
-        options = UiOptions(source, self.token, own_version(), own_names(settings.host, settings.names), settings.origin, self._extensions, self.usage)
+        options = UiOptions(
+            source, self.token, own_version(), own_names(settings.host, settings.names), settings.origin, self._extensions, self.usage, settings.tenants
+        )
         config = uvicorn.Config(
             make_app(options),
             http=protocol(self.usage, frozenset(settings.proxies)),
@@ -200,6 +217,7 @@ def serve(source: Any, settings: UiSettings, say: Callable[[str], None], extensi
     if settings.token is not None and len(settings.token) < TOKEN_LENGTH:
         hint = "leave it out, and one is made and printed; or make one: openssl rand -base64 24"
         raise TopologyError("The token is too short.", given=f"{len(settings.token)} characters", legal=f"at least {TOKEN_LENGTH}", hint=hint)
+    check_tokens(settings.token, settings.tenants)
     if not is_loopback(settings.host) and not settings.allow_remote:
         raise TopologyError(
             "The UI is served without a password, so only to this machine.",
@@ -219,6 +237,9 @@ def serve(source: Any, settings: UiSettings, say: Callable[[str], None], extensi
     else:  # whoever gave it has it; what is printed is kept in journals and logs
         say(f"UI: {server.url}")
         say("changes need the token that the server was given: #token=TOKEN in the address, or the header 'Authorization: Bearer TOKEN'")
+    if settings.tenants:
+        say(f"reading needs a token, too: the operator's, or that of one of {len(settings.tenants)} tenants")
     if not is_loopback(settings.host):
-        say(f"warning: everyone who can reach {settings.host} can read the pages: there is no password, and no encryption")
+        open_to_all = f"everyone who can reach {settings.host} can read the pages: there is no password, and no encryption"
+        say("warning: " + (f"tokens and answers reach {settings.host} without encryption" if settings.tenants else open_to_all))
     return server

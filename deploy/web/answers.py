@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from dskype.deploy.web.drafts import language_of
 from dskype.deploy.web.feeds import Feeds, TopologyFeed
 from dskype.deploy.web.findings import id_text
 from dskype.deploy.web.message_feed import MessageFollower
+from dskype.deploy.web.own_results import OwnResults
 from dskype.deploy.web.paced_feed import SUBSCRIPTIONS_MOST, PacedFollower, pace_of_text
 from dskype.deploy.web.partitions import partitions_of
 from dskype.deploy.web.result_feed import ResultFollower
@@ -28,6 +30,7 @@ from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import IllegalArgumentException, NotAliveException, TopologyError
 from dskype.topology.ui.events import last_event_id
 from dskype.topology.ui.extension import Picture
+from dskype.topology.ui.rights import tenant_of
 from dskype.topology.ui.view import TopologyView
 
 __all__ = ["Answers"]
@@ -134,7 +137,7 @@ class Answers:
 
     # -- events ----------------------------------------------------------------------------------------------------------
 
-    def _results(self, request: Request) -> ResultFollower | PacedFollower:
+    def _results(self, request: Request) -> ResultFollower | OwnResults | PacedFollower:
         query = request.query_params
         ids = query.getlist("sub")
         if len(ids) > _SUBSCRIPTIONS:
@@ -143,7 +146,8 @@ class Answers:
         pace = pace_of_text(query["pace"], query.get("timezone", "UTC")) if "pace" in query else None
         if pace is not None and not 0 < len(ids) <= SUBSCRIPTIONS_MOST:
             raise IllegalArgumentException("Results at a pace are those of some subscriptions.", given=len(ids), legal=f"sub, 1 to {SUBSCRIPTIONS_MOST} times")
-        follower = self._feed(request).results(wanted, query.get("start", "now"), last_event_id(request.headers, query), _flag(request, "messages"))
+        begin = query.get("start", "now"), last_event_id(request.headers, query)
+        follower = self._feed(request).results(wanted, *begin, _flag(request, "messages"), tenant_of(request))
         return follower if pace is None else PacedFollower(follower, pace)
 
     def _messages(self, request: Request) -> MessageFollower:
@@ -199,8 +203,8 @@ class Answers:
         id, feed = request.query_params.get("id"), self._feed(request)
         if id is None:
             raise IllegalArgumentException("Expected the parameter id.", given=None, legal="the id of a subscription")
-        in_log = STORES[feed.client.settings.store].in_log
-        entry = next(iter(feed.directory.entries([id], lists=in_log)), None)
+        in_log, tenant = STORES[feed.client.settings.store].in_log, tenant_of(request)
+        entry = next(iter(feed.directory.entries([id], lists=in_log, tenant=tenant)), None)
         if entry is None:
             return {"subscription": id, "registered": None}
         registered, topk = entry.registered, entry.topk
@@ -210,24 +214,28 @@ class Answers:
                 state = topk if in_log else feed.client.topk(id)
             except TopologyError as error:
                 return {**found, "note": str(error)}
-            if state is not None and registered.has_list(state):
+            mine = state is None or tenant is None or feed.directory.owned(tenant, [(id, state.registration or "")]) == [True]
+            if state is not None and mine and registered.has_list(state):
                 entries = [feed.describe({**entry, "message_id": id_text(entry["message"])}) for entry in state.as_json()["topk"]]
                 found["topk"] = {**state.as_json(), "topk": entries}
         return found
 
     def _subscriptions(self, request: Request) -> dict[str, Any]:
         """Answer a page of the registered subscriptions by id, or those that are named, each as in the answer ``subscription``."""
-        query, feed = request.query_params, self._feed(request)
+        query, feed, tenant = request.query_params, self._feed(request), tenant_of(request) or request.query_params.get("tenant")
+        if tenant is not None and not feed.directory.tenants:
+            hint = "dskype.tenants gives it quotas, dskype ui --tenants gives it a token"
+            raise IllegalArgumentException("The topology has no tenants.", given=tenant, legal="no parameter tenant", hint=hint)
         if named := query.getlist("id"):
             if len(named) > _LONGEST_PAGE:
                 raise IllegalArgumentException("Too many subscriptions.", given=len(named), legal=f"up to {_LONGEST_PAGE}")
-            rows = _rows(feed.directory.entries(list(dict.fromkeys(named))))
+            rows = _rows(feed.directory.entries(list(dict.fromkeys(named)), tenant=tenant))
             return {"time_ms": now_ms(), "subscriptions": rows, "total": len(rows), "after": None}
         limit = query.get("limit", str(_PAGE))
         if not (limit.isdecimal() and len(limit) < 4 and 1 <= int(limit) <= _LONGEST_PAGE):
             raise IllegalArgumentException("A page cannot have so many subscriptions.", given=limit, legal=f"1..{_LONGEST_PAGE}")
-        page = feed.directory.select(query.get("prefix", ""), query.get("after", ""), int(limit))
-        entries = feed.directory.entries(page.ids) if page.ids else []
+        page = feed.directory.select(query.get("prefix", ""), query.get("after", ""), int(limit), tenant)
+        entries = feed.directory.entries(page.ids, tenant=tenant) if page.ids else []
         return {"time_ms": now_ms(), "subscriptions": _rows(entries), "total": page.total, "after": page.ids[-1] if page.more else None}
 
     def _draft(self, request: Request) -> dict[str, Any]:
@@ -255,13 +263,23 @@ class Answers:
         id = fields.pop("id", None)
         if id is not None and not isinstance(id, str):
             raise IllegalArgumentException("The id of a subscription is a text.", given=id, legal="a text, or no id: then one is made")
-        return {"subscription": self._sent(request, lambda feed: feed.client.subscribe(id or None, wait=True, **fields))}
+        tenant = tenant_of(request)
+        if tenant is None:
+            return {"subscription": self._sent(request, lambda feed: feed.client.subscribe(id or None, wait=True, **fields))}
+        if fields.setdefault("tenant", tenant) != tenant:
+            raise IllegalArgumentException("The subscription would belong to somebody else.", given=fields["tenant"], legal=f"{tenant}, or no 'tenant'")
+        own = id or uuid.uuid4().hex
+        return {"subscription": self._sent(request, lambda feed: feed.changed_by(tenant, own, lambda: feed.client.subscribe(own, wait=True, **fields)))}
 
     def _remove(self, request: Request) -> dict[str, Any]:
         id = _body(request, ("id",), "the id of a subscription").get("id")
         if not isinstance(id, str):
             raise IllegalArgumentException("Expected the id of a subscription.", given=id, legal='{"id": "..."}')
-        self._sent(request, lambda feed: feed.client.unsubscribe(id, wait=True))
+        tenant = tenant_of(request)
+        if tenant is None:
+            self._sent(request, lambda feed: feed.client.unsubscribe(id, wait=True))
+        else:
+            self._sent(request, lambda feed: feed.changed_by(tenant, id, lambda: feed.client.unsubscribe(id, wait=True)))
         return {"subscription": id}
 
     def _publish(self, request: Request) -> dict[str, Any]:

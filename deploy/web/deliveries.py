@@ -77,6 +77,24 @@ class Delivery:
         self._committed: dict[TopicPartition, Place] = {}
         self._committed_at = time.monotonic()
         self._requests = self._results = self._dead = 0
+        self._mine: Callable[[Sequence[tuple[str, str]]], list[bool]] | None = None
+        self._wait_s: Callable[[int], float] = lambda results: 0.0
+
+    def keep_to(self, mine: Callable[[Sequence[tuple[str, str]]], list[bool]], wait_s: Callable[[int], float]) -> None:
+        """Deliver only what is of one tenant, at its rate; called before :meth:`run`.
+
+        :param mine: tells of each pair of a subscription and a registration whether it is the tenant's.
+        :param wait_s: returns how long some results have to wait before they are sent.
+        """
+        self._mine, self._wait_s = mine, wait_s
+
+    def _found(self, record: Any) -> list[Found]:
+        """Return the results of a record that are for the receiver."""
+        found = [one for one in found_in(record, self._client.topics, self._webhook.subscriptions) if one.name == "result"]
+        if self._mine is None or not found:
+            return found
+        pairs = [(one.subscription, one.data["result_id"].partition("/")[0]) for one in found]
+        return [one for one, is_mine in zip(found, self._mine(pairs)) if is_mine]
 
     def counts(self) -> Counts:
         """Return what has been done."""
@@ -139,7 +157,7 @@ class Delivery:
         ready = 0
         for partition, records in consumer.poll(timeout_ms=int(_POLL_S * 1000), max_records=_RECORDS).items():
             for record in records:
-                found = [one for one in found_in(record, self._client.topics, self._webhook.subscriptions) if one.name == "result"]
+                found = self._found(record)
                 for one, behind in self._places[partition].left_of(record.offset, found):
                     waiting.append((one, partition, behind))
                     ready += 1
@@ -184,6 +202,9 @@ class Delivery:
 
         :param results: how many are in it.
         """
+        wait_s = self._wait_s(results)
+        if wait_s > 0 and self._stop.wait(wait_s):
+            return False
         id = f"msg_{hashlib.sha256(body).hexdigest()[:32]}"  # the same for each attempt, after a crash as well if the same results are sent together
         failure = self._sender.send(id, body)
         if failure is None:

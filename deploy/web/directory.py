@@ -1,6 +1,6 @@
 """What is known of the registered subscriptions: their topics are read once, and continued from there with each question.
 
-Kept are places and numbers, some 300 bytes for each subscription; records are fetched by their places when they are asked for.
+Kept are places and numbers, and whose it is, some 300 bytes for each subscription, and 200 more where tenants are told apart; records are fetched by their places when they are asked for.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kafka import TopicPartition
-from sortedcontainers import SortedDict
+from sortedcontainers import SortedDict, SortedSet
 
 from dskype.bolts.results.allowance import LISTS, METAS
 from dskype.bolts.results.base import Stored, supersedes
@@ -23,6 +23,7 @@ from dskype.deploy.client.dead_letters import DeadLetter
 from dskype.deploy.client.pubsub import PubSub
 from dskype.deploy.client.records import Registered, TopK, json_object
 from dskype.deploy.client.topic_reader import UnknownTopicError
+from dskype.spouts.tenants import DEFAULT_TENANT, is_tenant
 from dskype.topology.runtime.kafka.clients import KafkaTimeoutError
 from dskype.topology.ui.budget import check_wanted, holding
 
@@ -71,10 +72,13 @@ class Directory:
 
     :param client: of the topology.
     :param wait_s: how long a question may wait while the topics are read for another one.
+    :param tenants: see ``tenants``.
+    :param states: whether it is wanted what became of subscriptions; otherwise only their own topic is read.
+    :ivar tenants: whether tenants are told apart.
     """
 
-    def __init__(self, client: PubSub, wait_s: float = math.inf) -> None:
-        self._client, self._wait_s, self._lock = client, wait_s, threading.Lock()
+    def __init__(self, client: PubSub, wait_s: float = math.inf, *, tenants: bool = False, states: bool = True) -> None:
+        self._client, self._wait_s, self._lock, self.tenants, self._states = client, wait_s, threading.Lock(), tenants, states
         topics = client.topics
         self._takes: dict[str, Callable[[Any], None]] = {
             topics.subscriptions: self._take_subscription,
@@ -88,40 +92,79 @@ class Directory:
         self._rows: SortedDict = SortedDict()  # id -> its place in the columns
         self._of = {name: array("q") for name in _COLUMNS}
         self._free: list[int] = []
+        self._owners: dict[
+            str, tuple[str, int]
+        ] = {}  # id -> the tenant that it belongs to, or did when it was removed, and the place of its first record since then
+        self._owned: dict[str, SortedSet] = {}  # tenant -> ids of its registered subscriptions
         self._at: dict[TopicPartition, int] = {}
 
-    def unknown(self, ids: Iterable[str]) -> list[str]:
+    def unknown(self, ids: Iterable[str], tenant: str | None = None) -> list[str]:
         """Return which ids are not registered, in order.
 
+        :param tenant: as those of this tenant; None: at all.
         :raises KafkaTimeoutError: the topics could not be read to their ends.
         """
         with holding(self._lock, math.inf):
             self._renew()
-            return sorted(id for id in set(ids) if id not in self._rows)
+            rows = self._rows_of(tenant)
+            return sorted(id for id in set(ids) if id not in rows)
 
-    def select(self, prefix: str, after: str, limit: int) -> Selection:
-        """Return the first ids with a prefix that come behind an id.
+    def owner(self, id: str) -> str | None:
+        """Return the tenant of a registered subscription; None: there is none of this id.
 
         :raises KafkaTimeoutError: the topics could not be read to their ends.
         :raises BusyError: they are being read for others.
         """
         with holding(self._lock, self._wait_s):
             self._renew()
-            first, stop = self._rows.bisect_left(prefix), self._rows.bisect_left(_behind(prefix)) if _behind(prefix) else len(self._rows)
-            start = max(first, self._rows.bisect_right(after))
-            found = list(self._rows.islice(start, min(stop, start + limit)))
+            return self._owners[id][0] if id in self._rows else None
+
+    def owned(self, tenant: str, registrations: Sequence[tuple[str, str]]) -> list[bool]:
+        """Tell of each subscription and registration whether it is a tenant's: it has been since then, without a break.
+
+        :raises KafkaTimeoutError: the topics could not be read to their ends.
+        """
+        with holding(self._lock, math.inf):
+            places = [_place_of(registration) for _, registration in registrations]
+            topic = self._client.topics.subscriptions
+            if any(at is not None and self._at.get(TopicPartition(topic, at >> _OFFSET_BITS), 0) <= at & ((1 << _OFFSET_BITS) - 1) for at in places):
+                self._renew()
+            return [at is not None and self._is_owned(tenant, id, at) for (id, _), at in zip(registrations, places)]
+
+    def _is_owned(self, tenant: str, id: str, at: int) -> bool:
+        owner, since = self._owners.get(id, ("", 0))
+        return owner == tenant and at >= since and at >> _OFFSET_BITS == since >> _OFFSET_BITS
+
+    def _rows_of(self, tenant: str | None) -> Any:
+        return self._rows if tenant is None else self._owned.get(tenant, SortedSet())
+
+    def select(self, prefix: str, after: str, limit: int, tenant: str | None = None) -> Selection:
+        """Return the first ids with a prefix that come behind an id.
+
+        :param tenant: only those of this tenant; None: of all.
+        :raises KafkaTimeoutError: the topics could not be read to their ends.
+        :raises BusyError: they are being read for others.
+        """
+        with holding(self._lock, self._wait_s):
+            self._renew()
+            rows = self._rows_of(tenant)
+            first, stop = rows.bisect_left(prefix), rows.bisect_left(_behind(prefix)) if _behind(prefix) else len(rows)
+            start = max(first, rows.bisect_right(after))
+            found = list(rows.islice(start, min(stop, start + limit)))
             return Selection(found, stop - first, start + limit < stop)
 
-    def entries(self, ids: Sequence[str], *, lists: bool = False) -> list[Entry]:
+    def entries(self, ids: Sequence[str], *, lists: bool = False, tenant: str | None = None) -> list[Entry]:
         """Return what is known of those of some subscriptions that are registered.
 
         :param lists: whether their published lists are wanted.
+        :param tenant: only those of this tenant; None: of all.
         :raises KafkaTimeoutError: the topics could not be read to their ends.
         :raises BusyError: they are being read for others.
         """
         with holding(self._lock, self._wait_s):
             self._renew()
-            rows = {id: row for id in ids if (row := self._rows.get(id)) is not None}
+            known = self._rows_of(tenant)
+            rows = {id: self._rows[id] for id in ids if id in known}
             topics = self._client.topics
             wanted = [(topics.subscriptions, self._of["subscription"][row]) for row in rows.values()]
             wanted += [(topics.dead_letters, at) for row in rows.values() if (at := self._of["refusal"][row]) != _NOWHERE]
@@ -159,7 +202,7 @@ class Directory:
 
     def _present_effects(self) -> list[str]:
         present = []
-        for topic in list(self._takes)[1:]:
+        for topic in list(self._takes)[1:] if self._states else ():
             try:
                 self._client.require(topic)
                 present.append(topic)
@@ -201,12 +244,27 @@ class Directory:
             if row is not None:
                 del self._rows[id]
                 self._free.append(row)
+                if self.tenants:
+                    self._owned[self._owners[id][0]].discard(id)
             return
+        if self.tenants:
+            self._take_owner(id, record)
         if row is None:
             row = self._rows[id] = self._free.pop() if self._free else self._new_row()
             self._of["list"][row], self._of["list_kept"][row] = _NOWHERE, 0
         of = self._of
         of["subscription"][row], of["event"][row], of["refusal"][row], of["limit"][row] = _place(record.partition, record.offset), 0, _NOWHERE, _NOWHERE
+
+    def _take_owner(self, id: str, record: Any) -> None:
+        fields = json_object(record.value) if b'"tenant"' in record.value else None
+        named = None if fields is None else fields.get("tenant")
+        tenant = str(named) if is_tenant(named) else DEFAULT_TENANT
+        before = self._owners.get(id)
+        if before is None or before[0] != tenant:
+            self._owners[id] = tenant, _place(record.partition, record.offset)
+            if before is not None:
+                self._owned[before[0]].discard(id)
+        self._owned.setdefault(tenant, SortedSet()).add(id)
 
     def _new_row(self) -> int:
         for column in self._of.values():
@@ -289,6 +347,12 @@ def _fetched(consumer: Any, where: TopicPartition, offsets: Sequence[int]) -> li
 
 def _place(partition: int, offset: int) -> int:
     return partition << _OFFSET_BITS | offset
+
+
+def _place_of(registration: str) -> int | None:
+    """Return the place that a registration names; None: it names none."""
+    partition, _, offset = registration.partition("-")
+    return _place(int(partition), int(offset)) if partition.isdecimal() and offset.isdecimal() else None
 
 
 def _text(place: int) -> str:

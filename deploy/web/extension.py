@@ -19,16 +19,22 @@ _PAGES = (
     Page("/dskype/subscriptions.html", "subscriptions.html", "Subscriptions"),
     Page("/dskype/load.html", "load.html", "Load"),
 )
+_FOR_TENANTS = frozenset(
+    {*(f"GET {path}" for path in ("topologies", "subscription", "subscriptions", "language", "draft", "search", "results", "messages"))}
+    | {"POST subscriptions", "POST subscriptions/remove"}
+)
+"""Each of these answers keeps to the subscriptions of the tenant. Messages belong to nobody: who may register subscriptions gets those that he asks for."""
 
 
-def make_extension(kafka: Any, source: Any, budget: Budget | None = None) -> Extension:
+def make_extension(kafka: Any, source: Any, budget: Budget | None = None, *, tenants: bool = False) -> Extension:
     """Return DSkype's pages and answers.
 
     :param kafka: how to reach the brokers.
     :param source: the topologies; the server's own.
     :param budget: what readers may use; default: the usual limits.
+    :param tenants: whether some readers are tenants.
     """
-    feeds = Feeds(kafka, source, budget)
+    feeds = Feeds(kafka, source, budget, tenants=tenants)
     answers = Answers(feeds)
     return Extension(
         "dskype",
@@ -38,5 +44,6 @@ def make_extension(kafka: Any, source: Any, budget: Budget | None = None) -> Ext
         reads_topics=frozenset({"subscription", "subscriptions", "partitions", "plan.svg", "draft", "search"}),
         changers=answers.changers(),
         streams=answers.streams(),
+        for_tenants=_FOR_TENANTS,
         running=(feeds,),
     )

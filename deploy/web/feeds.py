@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, TypeVar
 
 from dskype.deploy.client import plan_picture
@@ -18,10 +19,12 @@ from dskype.deploy.client.topic_reader import UnknownTopicError
 from dskype.deploy.web.directory import Directory
 from dskype.deploy.web.drafts import checked, placed_only, tried
 from dskype.deploy.web.message_feed import Listener, MessageFollower, MessageTail
+from dskype.deploy.web.own_results import OwnResults
 from dskype.deploy.web.partitions import partitions_of
 from dskype.deploy.web.past import Shared
 from dskype.deploy.web.places import Places
 from dskype.deploy.web.result_feed import ResultFollower, ResultTail
+from dskype.deploy.web.result_rates import ResultRates
 from dskype.spouts.settings import Settings
 from dskype.topology.errors import IllegalArgumentException, NotAliveException, TopologyError, explain
 from dskype.topology.runtime.nimbus.nimbus_topic import conf_of
@@ -64,7 +67,9 @@ class TopologyFeed:
         self._planning = threading.Lock()  # held while the plan is read or drawn: many who ask wait for one
         self._plan: tuple[float, tuple[int, dict[str, Any]]] | None = None
         self._made: dict[str, tuple[tuple[int, dict[str, Any]], Any]] = {}  # what was made -> the plan, and what it was made to
-        self.directory = Directory(client, shared.budget.topic_read_wait_s)
+        self.directory = Directory(client, shared.budget.topic_read_wait_s, tenants=shared.tenants or bool(client.settings.tenants))
+        self._rates = ResultRates(lambda: client.settings.tenants)
+        self._changing = threading.Lock()  # held while a tenant changes a subscription
 
     def is_current(self) -> bool:
         """Tell whether the topology still has the settings and reads the topics that the client goes by; it may have been submitted again."""
@@ -84,16 +89,34 @@ class TopologyFeed:
                 continue
         return present
 
-    def results(self, wanted: frozenset[str] | None, start: str, last_id: str, with_messages: bool) -> ResultFollower:
+    def changed_by(self, tenant: str, id: str, change: Callable[[], T]) -> T:
+        """Return what a change of a subscription returns, if it is the tenant's or nobody's. Changes by tenants come one after the other, so two cannot both take an id.
+
+        :raises IllegalArgumentException: it is somebody else's.
+        """
+        with holding(self._changing, self._shared.budget.topic_read_wait_s):
+            if self.directory.owner(id) not in (None, tenant):
+                raise IllegalArgumentException(
+                    "The subscription belongs to somebody else.", given=id, hint="choose another id, for example one that begins with your name"
+                )
+            return change()
+
+    def results(self, wanted: frozenset[str] | None, start: str, last_id: str, with_messages: bool, tenant: str | None = None) -> ResultFollower | OwnResults:
         """Return the events of a client that follows results.
 
         :param wanted: ids of subscriptions; None: all.
         :param start: ``now``, ``beginning``, or a time in epoch ms.
         :param last_id: the id of the last event that the client has had; "" for none, otherwise ``start`` does not count.
         :param with_messages: add text and place of its message to a result, as far as they are known.
+        :param tenant: only those of this tenant's registrations; None: of all.
         :raises IllegalArgumentException: ``start`` or ``last_id`` cannot be used.
         :raises NotAliveException: there is no such topology.
         """
+        if tenant is not None and self.client.settings.matches == "grouped":
+            hint = "dskype.results.matches: each"
+            raise IllegalArgumentException(
+                "Grouped matches do not say which registrations they are of, so tenants cannot follow results.", given="grouped", hint=hint
+            )
         try:
             topics = self._topics()
         except UnknownTopicError as error:
@@ -101,9 +124,10 @@ class TopologyFeed:
         if len(last_id) > self._shared.budget.last_id_bytes:
             raise TooLongError("last_id_bytes", "Last-Event-ID is too long.", len(last_id), self._shared.budget.last_id_bytes)
         places = Places.parse(last_id, self.client.topics) if last_id else self._start(start, topics)
-        unknown = None if wanted is None or last_id else lambda: self.directory.unknown(wanted)  # one that comes back has been told
+        unknown = None if wanted is None or last_id else lambda: self.directory.unknown(wanted, tenant)  # one that comes back has been told
         messages = self._messages if with_messages else None
-        return ResultFollower(self._results, self.client.topics, wanted, places, self._topics, self._shared, messages, unknown)
+        follower = ResultFollower(self._results, self.client.topics, wanted, places, self._topics, self._shared, messages, unknown)
+        return follower if tenant is None else OwnResults(follower, partial(self.directory.owned, tenant), partial(self._rates.wait_s, tenant))
 
     def _start(self, start: str, topics: list[str]) -> Places | None:
         if start == "now":
@@ -202,11 +226,12 @@ class Feeds:
     :param kafka: how to reach the brokers.
     :param source: the topologies: a :class:`~dskype.deploy.metrics.ui_server.FollowedCluster`, or what has its methods.
     :param budget: what readers may use; default: the usual limits.
+    :param tenants: whether some readers are tenants.
     """
 
-    def __init__(self, kafka: Any, source: Any, budget: Budget | None = None) -> None:
+    def __init__(self, kafka: Any, source: Any, budget: Budget | None = None, *, tenants: bool = False) -> None:
         self._kafka, self.source = kafka, source
-        self._shared = Shared(kafka, budget or Budget())
+        self._shared = Shared(kafka, budget or Budget(), tenants)
         self._names = TopicNames()
         self._lock = threading.Lock()
         self._feeds: dict[str, TopologyFeed] = {}

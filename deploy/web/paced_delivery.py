@@ -18,7 +18,6 @@ from kafka import TopicPartition
 
 from dskype.deploy.client.pubsub import PubSub
 from dskype.deploy.web.deliveries import Delivery, split
-from dskype.deploy.web.findings import found_in
 from dskype.deploy.web.pacer import SCHEMA, Digest, LeftOut, Pacer, Released
 from dskype.deploy.web.places import Place
 from dskype.deploy.web.webhook_settings import Webhook
@@ -99,8 +98,7 @@ class PacedDelivery(Delivery):
     def _taken(self, partition: TopicPartition, record: Any, now_ms: int) -> list[dict[str, Any]]:
         """Take a record; return the results that are to be sent at once."""
         at_once = []
-        found = [one for one in found_in(record, self._client.topics, self._webhook.subscriptions) if one.name == "result"]
-        for one, _ in self._places[partition].left_of(record.offset, found):
+        for one, _ in self._places[partition].left_of(record.offset, self._found(record)):
             if self._is_new(one.identity) and self._pacer.take(one, record.timestamp, (*partition, record.offset), now_ms):
                 at_once.append(one.data)
         self._places[partition] = Place(record.offset + 1)

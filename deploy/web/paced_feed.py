@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from dskype.deploy.web.findings import Found
+from dskype.deploy.web.own_results import OwnResults
 from dskype.deploy.web.pace import Pace, parse_pace
 from dskype.deploy.web.pacer import SCHEMA, Digest, Pacer, Released
 from dskype.deploy.web.result_feed import ResultFollower
@@ -51,7 +52,7 @@ class PacedFollower:
     :param clock_ms: the time.
     """
 
-    def __init__(self, source: ResultFollower, pace: Pace, clock_ms: Callable[[], float] = lambda: time.time() * 1000) -> None:
+    def __init__(self, source: ResultFollower | OwnResults, pace: Pace, clock_ms: Callable[[], float] = lambda: time.time() * 1000) -> None:
         self._source, self._clock_ms = source, clock_ms
         self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self._database.executescript(SCHEMA)

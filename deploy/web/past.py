@@ -156,12 +156,13 @@ class Shared:
 
     :param kafka: how to reach the brokers.
     :param budget: what readers may use.
+    :param tenants: whether some readers are tenants.
     :ivar reading: runs what reads the past.
     :ivar joining: runs what else blocks.
     """
 
-    def __init__(self, kafka: Any, budget: Budget) -> None:
-        self.budget, self.past = budget, PastReaders(kafka, budget.past_readers)
+    def __init__(self, kafka: Any, budget: Budget, tenants: bool = False) -> None:
+        self.budget, self.tenants, self.past = budget, tenants, PastReaders(kafka, budget.past_readers)
         self.reading = ThreadPoolExecutor(_THREADS, thread_name_prefix="past")
         self.joining = ThreadPoolExecutor(_THREADS, thread_name_prefix="join")
 

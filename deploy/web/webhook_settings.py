@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from dskype.deploy.machine.addresses import is_loopback
 from dskype.deploy.web.pace import Pace, parse_pace
+from dskype.spouts.tenants import TENANT_LEGAL, is_tenant
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["Webhook", "parse_webhooks"]
@@ -29,6 +30,7 @@ class Webhook:
     :ivar url: where results are posted.
     :ivar keys: what they are signed with; several while a key is replaced.
     :ivar subscriptions: only results of these; None: of all.
+    :ivar tenant: only results of this tenant's registrations, at its rate; None: of all.
     :ivar start: ``now`` or ``beginning``: where it begins when it has no place yet.
     :ivar batch: results of one request, at most.
     :ivar attempts: how often a request is tried before it becomes a dead letter.
@@ -51,6 +53,7 @@ class Webhook:
     timeout_s: float = 10.0
     pace: Pace | None = None
     paces: Mapping[str, Pace | None] = field(default_factory=dict)
+    tenant: str | None = None
 
     @property
     def is_paced(self) -> bool:
@@ -69,7 +72,7 @@ _NUMBERS: dict[str, tuple[type, float, float]] = {
     "backoff_max_s": (float, 0, 86_400),
     "timeout_s": (float, 0.1, 600),
 }
-_FIELDS = {"name", "url", "secret", "subscriptions", "start", "allow_http", "timezone", "pace", "pace_of", *_NUMBERS}
+_FIELDS = {"name", "url", "secret", "subscriptions", "tenant", "start", "allow_http", "timezone", "pace", "pace_of", *_NUMBERS}
 
 
 def parse_webhooks(data: Any) -> tuple[str, list[Webhook]]:
@@ -107,6 +110,8 @@ def _webhook(row: Any) -> Webhook:
         raise IllegalArgumentException(f"The subscriptions of webhook {name} cannot be used.", given=wanted, legal="all, or a list of ids")
     if row.get("start", "now") not in ("now", "beginning"):
         raise IllegalArgumentException(f"Webhook {name} cannot start there.", given=row["start"], legal="now | beginning")
+    if "tenant" in row and not is_tenant(row["tenant"]):
+        raise IllegalArgumentException(f"The tenant of webhook {name} can be none.", given=row["tenant"], legal=TENANT_LEGAL)
     numbers = {key: _number(name, key, row[key]) for key in _NUMBERS if key in row}
     secrets = row["secret"] if isinstance(row["secret"], list) else [row["secret"]]
     if not secrets:
@@ -125,6 +130,7 @@ def _webhook(row: Any) -> Webhook:
         **numbers,
         pace=parse_pace(f"pace of webhook {name}", row.get("pace"), zone),
         paces={id: parse_pace(f"pace_of.{id} of webhook {name}", pace, zone) for id, pace in paces.items()},
+        tenant=row.get("tenant"),
     )
 
 

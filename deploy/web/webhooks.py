@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from dskype.deploy.client.pubsub import PubSub
 from dskype.deploy.machine.folders import OwnedFolder
 from dskype.deploy.web.deliveries import Counts, Delivery, letters_topic
+from dskype.deploy.web.directory import Directory
 from dskype.deploy.web.paced_delivery import PacedDelivery
+from dskype.deploy.web.result_rates import ResultRates
 from dskype.deploy.web.webhook_settings import Webhook
+from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 
@@ -34,6 +38,8 @@ class Webhooks:
         self._deliveries: dict[str, Delivery] = {}
         self._threads: list[threading.Thread] = []
         self._folders: list[OwnedFolder] = []
+        self._directory = Directory(self._client, tenants=True, states=False)
+        self._rates = ResultRates(lambda: self._client.settings.tenants)
 
     def __enter__(self) -> Webhooks:
         self._client.require(self._client.topics.results)
@@ -59,6 +65,16 @@ class Webhooks:
         :raises DeployError: its folder cannot be used, or another process uses it.
         :raises IllegalArgumentException: what the folder holds cannot be used.
         """
+        delivery = self._made(webhook)
+        if webhook.tenant is not None:
+            if self._client.settings.matches == "grouped":
+                hint = "dskype.results.matches: each"
+                words = f"Grouped matches do not say which registrations they are of, so webhook {webhook.name} cannot keep to a tenant."
+                raise IllegalArgumentException(words, given=webhook.tenant, hint=hint)
+            delivery.keep_to(partial(self._directory.owned, webhook.tenant), partial(self._rates.wait_s, webhook.tenant))
+        return delivery
+
+    def _made(self, webhook: Webhook) -> Delivery:
         made = (self._client.kafka, self._client, webhook, self._stop, self._say)
         if not webhook.is_paced and not (self._state / webhook.name).is_dir():
             return Delivery(*made)

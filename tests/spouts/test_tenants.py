@@ -33,6 +33,7 @@ def test_quotas_are_read_and_what_is_left_out_has_no_bound():
         ({"acme": {"subscriptions": 5}}, "given: \"acme: 'subscriptions'\"; legal: max_subscriptions, max_registrations_per_s"),
         ({"acme": {"max_subscriptions": -1}}, "given: 'acme: max_subscriptions: -1'; legal: an integer, 0 or more, or null"),
         ({"acme": {"max_subscriptions": True}}, "max_subscriptions: True"),
+        ({"acme": {"max_results_per_s": 0}}, "max_results_per_s: 0'; legal: an integer, 1 or more"),
         ({"acme": {"max_registrations_per_s": 0.5}}, "max_registrations_per_s: 0.5"),
         ({f"t{i}": {} for i in range(1001)}, "given: '1001 tenants'; legal: at most 1000; hint: let small tenants share"),
     ],

@@ -67,6 +67,8 @@ class Extension:
     :ivar reads_topics: those of the readers that may read whole topics: few of them run at the same time.
     :ivar changers: path -> what answers a POST, which needs the token. The body is ``request.state.body``.
     :ivar streams: path -> what answers a GET with server-sent events.
+    :ivar for_tenants: methods and paths that tenants may ask for, too, for example ``GET subscriptions``; :func:`~dskype.topology.ui.rights.tenant_of` names the
+        tenant, to whom the answer has to keep.
     :ivar running: closed with the server.
     """
 
@@ -77,4 +79,5 @@ class Extension:
     reads_topics: frozenset[str] = frozenset()
     changers: Mapping[str, Answer] = field(default_factory=dict)
     streams: Mapping[str, StreamAnswer] = field(default_factory=dict)
+    for_tenants: frozenset[str] = frozenset()
     running: tuple[Lifecycle, ...] = ()

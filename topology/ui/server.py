@@ -1,14 +1,13 @@
 """The web server of the UI: Storm's REST API below ``/api/v1/``, the pages, and at ``/metrics`` what readers were refused.
 
-Everyone who reaches the server may read. What changes something has to be a POST with the token, in the header ``Authorization: Bearer ...`` or
-``x-csrf-token``; other sites' pages can neither set these headers nor read answers, unless an origin is allowed. A request has to name the
+Everyone who reaches the server may read, unless there are tokens of tenants: then every request for data needs one (:mod:`dskype.topology.ui.rights`). What changes
+something has to be a POST with a token, in the header ``Authorization: Bearer ...`` or ``x-csrf-token``; other sites' pages can neither set these headers nor read answers, unless an origin is allowed. A request has to name the
 server by one of its own names, so that a foreign name that leads here (DNS rebinding) reaches nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 import logging
 import re
@@ -41,6 +40,7 @@ from dskype.topology.ui.lanes import Lane, reader_of, until_gone
 from dskype.topology.ui.progress import Progress
 from dskype.topology.ui.reader_metrics import scrape
 from dskype.topology.ui.replies import TYPES, as_json, refusal, response_of
+from dskype.topology.ui.rights import Rights
 from dskype.topology.ui.view import BrokersAwayError, ClusterSource, TopologyView, find
 from dskype.topology.ui.windows import ALL_TIME, WINDOWS, Window
 
@@ -65,6 +65,7 @@ class UiOptions:
     :param origin: the origin whose pages may read the answers (CORS), ``*`` for all, which also allows JSONP; None: only the server's own.
     :param extensions: what other parts of the product add.
     :param usage: what readers use, and may use.
+    :param tenants: tenant -> its token; with any, reading needs a token, too.
     """
 
     source: ClusterSource
@@ -74,6 +75,7 @@ class UiOptions:
     origin: str | None = None
     extensions: tuple[Extension, ...] = ()
     usage: Usage = field(default_factory=Usage)
+    tenants: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return f"UiOptions(version={self.version!r}, hosts={self.hosts!r}, origin={self.origin!r})"
@@ -88,7 +90,7 @@ def make_app(options: UiOptions) -> ASGIApp:
     routes += [Route("/api/ui/health", api.at_once(lambda: as_json(cluster.health(options.source, progress))), methods=["GET"])]
     routes += [Route("/api/ui/usage", api.at_once(lambda: as_json(options.usage.as_json())), methods=["GET"])]
     routes += [Route("/metrics", api.at_once(lambda: Response(scrape(options.usage), media_type=CONTENT_TYPE_PLAIN_0_0_4)), methods=["GET"])]
-    routes += [Route("/api/ui/pages", api.reading(lambda r: _linked(options.extensions)), methods=["GET"])]
+    routes += [Route("/api/ui/pages", api.at_once(lambda: as_json(_linked(options.extensions))), methods=["GET"])]
     for extension in options.extensions:
         routes += _extension_routes(api, extension)
     routes += [Route("/api/{rest:path}", api.unknown, methods=["GET", "POST"])]
@@ -99,13 +101,13 @@ def make_app(options: UiOptions) -> ASGIApp:
 
 
 def _extension_routes(api: _Api, extension: Extension) -> list[Route]:
-    base = f"/api/{extension.name}/"
+    base, shared = f"/api/{extension.name}/", extension.for_tenants
     routes = [
-        Route(base + path, api.reading(answer, waits=True, reads_topics=path in extension.reads_topics), methods=["GET"])
+        Route(base + path, api.reading(answer, waits=True, reads_topics=path in extension.reads_topics, shared=f"GET {path}" in shared), methods=["GET"])
         for path, answer in extension.readers.items()
     ]
-    routes += [Route(base + path, api.changing(answer), methods=["POST"]) for path, answer in extension.changers.items()]
-    routes += [Route(base + path, api.following(answer), methods=["GET"]) for path, answer in extension.streams.items()]
+    routes += [Route(base + path, api.changing(answer, shared=f"POST {path}" in shared), methods=["POST"]) for path, answer in extension.changers.items()]
+    routes += [Route(base + path, api.following(answer, shared=f"GET {path}" in shared), methods=["GET"]) for path, answer in extension.streams.items()]
     routes += [Route(page.path, _page(extension.folder / page.file), methods=["GET"]) for page in extension.pages]
     return [*routes, Route(f"/static/{extension.name}/{{name:path}}", _files(extension.folder), methods=["GET"])]
 
@@ -180,6 +182,7 @@ class _Api:
         queue = Gate(budget, "topic_reads_waiting", "Too many answers that read whole topics are asked for.", per_address=False)
         self._topic_reads = Lane(budget.topic_reads, waits=True, queue=queue, patience_s=budget.topic_read_wait_s)
         self._refused_tokens, self._told = RefusedTokens(), Seldom()
+        self._rights = Rights(options.token, options.tenants)
 
     def _view(self, request: Request) -> TopologyView:
         return find(self._source, request.path_params["id"])
@@ -262,14 +265,17 @@ class _Api:
 
         return endpoint
 
-    def reading(self, answer: Answer, *, waits: bool = False, reads_topics: bool = False) -> Callable[[Request], Awaitable[Response]]:
+    def reading(self, answer: Answer, *, waits: bool = False, reads_topics: bool = False, shared: bool = False) -> Callable[[Request], Awaitable[Response]]:
         """Return the endpoint of a GET.
 
         :param waits: whether the answer may have to wait for the brokers.
         :param reads_topics: whether it may read whole topics.
+        :param shared: whether tenants may ask for it, too.
         """
 
         async def endpoint(request: Request) -> Response:
+            if self._rights.guarded and (refused := self._without_right(request, shared)) is not None:
+                return refused
             response = await self._answer(answer, request, self._topic_reads if reads_topics else self._waits if waits else self._computed)
             callback = request.query_params.get("callback")
             if callback is None:
@@ -280,11 +286,14 @@ class _Api:
 
         return endpoint
 
-    def changing(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint of a POST, which needs the token."""
+    def changing(self, answer: Answer, *, shared: bool = False) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint of a POST, which needs a token.
+
+        :param shared: whether that of a tenant is enough.
+        """
 
         async def endpoint(request: Request) -> Response:
-            if (refused := self._without_token(request)) is not None:
+            if (refused := self._without_right(request, shared)) is not None:
                 return refused
             most, body = self._usage.budget.body_bytes, bytearray()
             try:
@@ -302,26 +311,37 @@ class _Api:
 
         return endpoint
 
-    def _without_token(self, request: Request) -> Response | None:
-        """Return the refusal of a change without the token; None if it has it."""
+    def _without_right(self, request: Request, shared: bool) -> Response | None:
+        """Return the refusal of a request without a right token; None if it has one, whose tenant is noted.
+
+        :param shared: whether that of a tenant is enough.
+        """
         address = reader_of(request)
         if (pause_s := self._refused_tokens.pause_s(address)) > 0:
             self._usage.note("wrong_token")
             text = explain("Too many wrong tokens came from this address.", hint=f"try again in {pause_s} s")
             return refusal(429, text, retry_after_s=pause_s)
         given = request.headers.get("x-csrf-token") or re.sub(r"(?i)^bearer ", "", request.headers.get("authorization", ""))
-        if hmac.compare_digest(given.encode(), self._options.token.encode()):
+        right, request.state.tenant = self._rights.of(given)
+        if right:
             self._refused_tokens.forget(address)
-            return None
+            if request.state.tenant is None or shared:
+                return None
+            return refusal(403, explain("This is for the operator alone.", given=f"the token of the tenant {request.state.tenant}"))
         if given:  # a program that does not know that it needs one is no danger
             self._refused_tokens.note(address)
             self._usage.note("wrong_token")
-        return refusal(401, "A change needs the token that was printed when the UI started, or given to it: Authorization: Bearer TOKEN")
+        return refusal(401, self._rights.words(request.method == "POST"))
 
-    def following(self, answer: StreamAnswer) -> Callable[[Request], Awaitable[Response]]:
-        """Return the endpoint of a GET that is answered with events."""
+    def following(self, answer: StreamAnswer, *, shared: bool = False) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint of a GET that is answered with events.
+
+        :param shared: whether tenants may follow it, too.
+        """
 
         async def endpoint(request: Request) -> Response:
+            if self._rights.guarded and (refused := self._without_right(request, shared)) is not None:
+                return refused
             streams, address = self._usage.streams, reader_of(request)
             try:
                 streams.enter(address)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import threading
+from dataclasses import replace
+from typing import Any
 
-from dskype.deploy.cli.arguments import common, serving, target
+from dskype.deploy.cli.arguments import common, from_environment, serving, target
 from dskype.deploy.machine import cluster
 from dskype.deploy.machine.terminal import say
 
@@ -24,6 +26,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="the address of a proxy in front of it, which names the clients (X-Forwarded-For); repeatable",
+    )
+    parser.add_argument(
+        "--tenants",
+        metavar="FILE",
+        help="YAML: tenant: token, for example acme: ${ENV-ACME_TOKEN}; then reading needs a token, too, and a tenant sees and changes only its own subscriptions",
     )
     parser.epilog = (
         f"Changes (activate, kill, ...) need a token. A new one is made and printed at every start, unless ${_TOKEN} has one of at least 16 characters."
@@ -51,8 +58,31 @@ def run(args: argparse.Namespace) -> int:
         tuple(args.proxy),
         Budget.given(args.limit),
     )
+    settings = replace(settings, tenants=_tenants(args.tenants))
     kafka = cluster.kafka_settings(target(args))
     source = FollowedCluster(kafka, WatchedReports)
-    with serve(source, settings, say, [make_extension(kafka, source, settings.budget)]):
+    with serve(source, settings, say, [make_extension(kafka, source, settings.budget, tenants=bool(settings.tenants))]):
         threading.Event().wait()
     return 0
+
+
+def _tenants(file: str | None) -> dict[str, str]:
+    """Return tenant -> token of a file; {} without one. No error quotes a token."""
+    from dskype.spouts.tenants import TENANT_LEGAL, is_tenant
+    from dskype.topology.errors import IllegalArgumentException
+    from dskype.topology.flux.loader import read_yaml
+
+    if file is None:
+        return {}
+    try:
+        found: Any = from_environment(read_yaml(file))
+    except argparse.ArgumentTypeError as error:
+        raise IllegalArgumentException(f"{file}: {error}") from None
+    if not isinstance(found, dict) or not found or not all(isinstance(token, str) for token in found.values()):
+        given = type(found).__name__ if not isinstance(found, dict) else f"{len(found)} entries"
+        raise IllegalArgumentException(
+            f"{file} does not have the tokens of tenants.", given=given, legal="tenant: token, each a text", hint="acme: ${ENV-ACME_TOKEN}"
+        )
+    if wrong := [tenant for tenant in found if not is_tenant(tenant)]:
+        raise IllegalArgumentException(f"{file} names a tenant that can be none.", given=wrong[0], legal=TENANT_LEGAL)
+    return found

@@ -1,6 +1,6 @@
 // What a topology moves and how evenly: now, over time, and task by task. uPlot draws the charts.
 
-import { getFrom, keep } from "/static/api.js";
+import { authorized, getFrom, keep, token } from "/static/api.js";
 import { count, el, facts, rate, show, table } from "/static/dom.js";
 import { colour } from "/static/dskype/colours.js";
 import { offerTopologies, path } from "/static/dskype/page.js";
@@ -103,7 +103,10 @@ async function showPlan() {
   if (!plan && shown === null) show("plan", el("p", { class: "quiet" }, "The plan of the topology is not known."));
   if (!plan || JSON.stringify(plan) === shown) return;
   shown = JSON.stringify(plan);
-  const picture = () => el("img", { src: path("plan.svg", { version: plan.version }), alt: "the partitions of the plan, a colour for each task" });
+  const address = path("plan.svg", { version: plan.version });
+  // An image shows no token, so a page that has one asks for the picture itself.
+  const src = token() && plan.partitions.length ? `data:image/svg+xml,${encodeURIComponent(await (await fetch(address, { headers: authorized() })).text())}` : address;
+  const picture = () => el("img", { src, alt: "the partitions of the plan, a colour for each task" });
   show(
     "plan",
     facts([["Distributor", plan.distributor], ["Version", String(plan.version)], ["Partitions", plan.partitions.length], ["Greatest load / mean, expected", figure(plan.balance), "by the loads that the plan was made for"]]),

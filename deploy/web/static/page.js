@@ -1,6 +1,6 @@
 // What the pages of DSkype share: the choice of a topology, the addresses that follow from it, and the form.
 
-import { getFrom, health, parameters } from "/static/api.js";
+import { authorized, getFrom, health, parameters, token } from "/static/api.js";
 import { el, show } from "/static/dom.js";
 
 const select = () => document.querySelector("#choice select");
@@ -65,7 +65,7 @@ export class Stream {
   }
 
   open() {
-    const source = (this.source = new EventSource(this.address(this.last)));
+    const source = (this.source = token() ? new TokenSource(this.address(this.last)) : new EventSource(this.address(this.last)));
     for (const [name, act] of Object.entries({ following: () => {}, ...this.listeners })) {
       source.addEventListener(name, (event) => {
         this.last = event.lastEventId || this.last;
@@ -84,6 +84,46 @@ export class Stream {
     clearTimeout(this.again);
     this.source.close();
     this.source = null;
+  }
+}
+
+/** An event source that shows the token, which the browser's own cannot. It does not connect again. */
+class TokenSource extends EventTarget {
+  readyState = EventSource.CONNECTING;
+  #stop = new AbortController();
+
+  constructor(address) {
+    super();
+    this.#follow(address)
+      .catch(() => {}) // what went wrong does not matter: it is asked again
+      .finally(() => {
+        this.readyState = EventSource.CLOSED;
+        this.dispatchEvent(new Event("error"));
+      });
+  }
+
+  async #follow(address) {
+    const response = await fetch(address, { headers: { ...authorized(), Accept: "text/event-stream" }, signal: this.#stop.signal });
+    if (!response.ok) return;
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let text = "";
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      const parts = (text + value).split("\n\n");
+      text = parts.pop();
+      parts.forEach((part) => this.#hear(part));
+    }
+  }
+
+  #hear(part) {
+    const fields = new Map(part.split("\n").map((line) => [line.slice(0, line.indexOf(":")), line.slice(line.indexOf(":") + 2)]));
+    this.lastEventId = fields.get("id") ?? this.lastEventId;
+    if (fields.has("data")) this.dispatchEvent(new MessageEvent(fields.get("event") ?? "message", { data: fields.get("data"), lastEventId: this.lastEventId ?? "" }));
+  }
+
+  close() {
+    this.#stop.abort();
   }
 }
 

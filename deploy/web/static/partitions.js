@@ -2,7 +2,7 @@
 
 import { getFrom } from "/static/api.js";
 import { el, rate, show, svg } from "/static/dom.js";
-import { path } from "/static/dskype/page.js";
+import { address, path } from "/static/dskype/page.js";
 import { boxes } from "/static/dskype/shapes.js";
 import { tip } from "/static/dskype/world.js";
 
@@ -30,7 +30,7 @@ export async function showPartitions(cells, wanted) {
   if (!partitions.length) return show("legend", el("p", {}, `The distributor ${distributor} has no partitions: every task has a part of all keywords.`));
   show(
     "legend",
-    el("p", {}, `${distributor}, version ${version}: ${partitions.length} partitions, ${placed.length} with a place; greatest load / mean ${balance.toFixed(2)} as the plan expects it. `, el("a", { href: path("plan.svg") }, "picture of the plan")),
+    el("p", {}, `${distributor}, version ${version}: ${partitions.length} partitions, ${placed.length} with a place; greatest load / mean ${balance.toFixed(2)} as the plan expects it. `, el("a", { href: address("load.html") }, "picture of the plan")),
     el("p", { class: "row" }, loads.slice(0, SWATCHES).map((load, task) => el("span", { class: "swatch" }, swatch(colours[task]), `task ${task}: ${rate(load)}`))),
   );
 }

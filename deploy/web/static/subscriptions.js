@@ -5,7 +5,7 @@ import { count, el, link, moment, show, table } from "/static/dom.js";
 import { address, mapAddress, field, offerTopologies, path, problem } from "/static/dskype/page.js";
 import { where, words } from "/static/dskype/results.js";
 
-const here = { prefix: parameters.get("prefix") || null, after: parameters.get("after") };
+const here = { prefix: parameters.get("prefix") || null, after: parameters.get("after"), tenant: parameters.get("tenant") || null };
 const page = (given) => address("subscriptions.html", { ...here, ...given });
 
 function status({ status, since, error, limit }) {
@@ -22,12 +22,15 @@ async function remove(id) {
 
 async function render() {
   const { subscriptions, total, after } = await getFrom(path("subscriptions", here));
-  show("total", `${count(total)} ${total === 1 ? "subscription" : "subscriptions"}${here.prefix ? ` whose ids begin with ${here.prefix}` : ""}`);
+  const shared = here.tenant !== null || subscriptions.some(({ tenant }) => tenant !== undefined);
+  document.getElementById("of").hidden = !shared;
+  show("total", `${count(total)} ${total === 1 ? "subscription" : "subscriptions"}${here.tenant ? ` of ${here.tenant}` : ""}${here.prefix ? ` whose ids begin with ${here.prefix}` : ""}`);
   show(
     "list",
     table(
       [
         ["Id", ({ id }) => link(mapAddress({ sub: id }), id), "long"],
+        ...(shared ? [["Tenant", ({ tenant }) => (typeof tenant === "string" ? tenant : "default"), "long"]] : []),
         ["Kind", ({ type }) => type ?? ""],
         ["Words", words, "long"],
         ["Where", where, "long"],
@@ -44,13 +47,14 @@ async function render() {
 
 async function start() {
   field("prefix").value = here.prefix ?? "";
+  field("tenant").value = here.tenant ?? "";
   await offerTopologies();
   await render();
 }
 
 document.getElementById("form").addEventListener("submit", (event) => {
   event.preventDefault();
-  location.href = page({ prefix: field("prefix").value || null, after: null });
+  location.href = page({ prefix: field("prefix").value || null, tenant: field("tenant").value || null, after: null });
 });
 start()
   .catch(problem)

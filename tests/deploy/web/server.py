@@ -6,6 +6,7 @@ import json
 import socket
 import threading
 import time
+from collections.abc import Mapping
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -70,11 +71,12 @@ def post(server: Any, path: str, body: Any, token: str | None = TOKEN) -> tuple[
 class Events:
     """Server-sent events over a plain socket."""
 
-    def __init__(self, server: Any, path: str, last: str = "") -> None:
+    def __init__(self, server: Any, path: str, last: str = "", headers: Mapping[str, str] | None = None) -> None:
         host, _, port = server.url.removeprefix("http://").strip("/").rpartition(":")
         self.socket = socket.create_connection((host, int(port)), timeout=30)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 17)
-        seen = f"Last-Event-ID: {last}\r\n" if last else ""
+        more = {**(headers or {}), **({"Last-Event-ID": last} if last else {})}
+        seen = "".join(f"{name}: {value}\r\n" for name, value in more.items())
         self.socket.sendall(f"GET /api/dskype/{path} HTTP/1.1\r\nHost: localhost\r\n{seen}Connection: close\r\n\r\n".encode())
         self._file = self.socket.makefile("rb")
         head = iter(lambda: self._file.readline().decode().strip(), "")

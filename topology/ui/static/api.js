@@ -32,15 +32,18 @@ async function answer(response) {
 /** Return an error after which a page need not ask again. */
 export const final = (text) => Object.assign(new Error(text), { gone: true });
 
+/** Return the header that shows the token: changes need one, and reading does where there are tenants. */
+export const authorized = () => (token() ? { Authorization: `Bearer ${token()}` } : {});
+
 /** Return the answer of a path of the server. */
-export const getFrom = async (path) => answer(await fetch(path));
+export const getFrom = async (path) => answer(await fetch(path, { headers: authorized() }));
 
 /** Send a change to a path of the server, which needs the token. */
 export const postTo = async (path, body) =>
   answer(
     await fetch(path, {
       method: "POST",
-      headers: { Authorization: `Bearer ${token()}`, "Content-Type": "application/json" },
+      headers: { ...authorized(), "Content-Type": "application/json" },
       body: body === undefined ? undefined : JSON.stringify(body),
     }),
   );
