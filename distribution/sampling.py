@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -66,9 +65,12 @@ def read_records(messages: str | Path, subscriptions: str | Path, settings: Sett
 
     def subscription(line: bytes, number: int) -> Subscription:
         record = json.loads(line)
-        key = record.get("key", record.get("id", number)) if isinstance(record, dict) else number
-        value = json.dumps(record["value"]).encode() if isinstance(record, dict) and "value" in record else line
-        return parse_subscription(str(key).encode(), value, tokenizer=tokenizer, space=settings.space, limits=settings.limits, language=settings.language)
+        key: Any = number
+        if isinstance(record, dict):
+            key, record = record.get("key", record.get("id", number)), record.get("value", {name: field for name, field in record.items() if name != "id"})
+        return parse_subscription(
+            str(key).encode(), json.dumps(record).encode(), tokenizer=tokenizer, space=settings.space, limits=settings.limits, language=settings.language
+        )
 
     try:
         file = RecordFile(messages, settings.input)
@@ -86,13 +88,16 @@ def read_records(messages: str | Path, subscriptions: str | Path, settings: Sett
 
 
 def _records(path: str | Path, source: Iterable[tuple[int, Any]], parse: Callable[[Any, int], Any], most: int) -> list[Any]:
-    found = []
+    found, refused = [], None
     for number, value in source:
-        with contextlib.suppress(RecordError, ValueError, RecursionError):
-            if not isinstance(value, RecordError):
-                found.append(parse(value, number))
+        try:
+            if isinstance(value, RecordError):
+                raise value
+            found.append(parse(value, number))
+        except (RecordError, ValueError, RecursionError) as error:
+            refused = refused or f"record {number}: {error or 'too deeply nested'}"
     if not found:
-        raise IllegalArgumentException("The file of a sample has no records.", given=str(path), legal="JSON lines")
+        raise IllegalArgumentException("The file of a sample has no records that can be used.", given=str(path), legal="JSON lines", hint=refused)
     return found if len(found) <= most else [found[i] for i in np.linspace(0, len(found) - 1, most).astype(np.int64).tolist()]
 
 

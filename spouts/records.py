@@ -1,13 +1,14 @@
 """Messages and subscriptions as records of Kafka topics: JSON in UTF-8, checked before anything else sees it.
 
-Unknown fields are ignored. A record that cannot be used raises :class:`RecordError` with one sentence for the ``error`` header of the dead
-letter. An optional field is either absent or has its type; only ``meta`` and ``where`` may be null.
+A record that cannot be used raises :class:`RecordError` with one sentence for the ``error`` header of the dead letter. Unknown fields of a message are
+ignored. Those of a subscription are refused: without a condition that its author believes in, it would match too much. An optional field is either absent or has its type; only ``meta`` and ``where`` may be null.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from dskype.spouts import expression as expressions
@@ -248,10 +249,35 @@ def parse_subscription(
     kind = record.get("type")
     language = language or Language(max_depth=limits.expression_max_depth, max_terms=limits.expression_max_terms)
     if kind in ("topk", "threshold"):
-        return _scoring(id, record, tokenizer, space, limits, language)
-    if kind == "boolean":
-        return _boolean(id, record, tokenizer, limits, language)
-    return _refuse("unknown-type", "Expected the 'type' of the subscription", record, "type", '"topk", "boolean" or "threshold"')
+        found: Subscription = _scoring(id, record, tokenizer, space, limits, language)
+    elif kind == "boolean":
+        found = _boolean(id, record, tokenizer, limits, language)
+    else:
+        _refuse("unknown-type", "Expected the 'type' of the subscription", record, "type", '"topk", "boolean" or "threshold"')
+    for name in record:
+        if name not in _FIELDS[kind]:
+            _refuse_field(name, record)
+    return found
+
+
+_OF_ALL = ("type", "keywords", "ttl_s", "update", "tenant", "meta")
+_OF_SCORED = (*_OF_ALL, "text", "lat", "lon", "alpha", "distance", "scale_m", "where")
+_FIELDS = {"topk": (*_OF_SCORED, "k"), "threshold": (*_OF_SCORED, "min_score"), "boolean": (*_OF_ALL, "bbox", "region", "expression", "inside", "initial")}
+"""Type of subscription -> its fields."""
+
+
+def _refuse_field(name: str, record: dict[str, Any]) -> NoReturn:
+    """Refuse a field that a subscription of this type does not have."""
+    kind = record["type"]
+    if name == "where":
+        hint = "the 'expression' of a boolean subscription may compare attributes, too"
+    elif near := get_close_matches(name, _FIELDS[kind], 1):
+        hint = f"it may be meant as '{near[0]}'"
+    else:
+        hint = "fields of your own belong into 'meta'"
+    raise refusal(
+        "unknown-field", f"Expected no field '{name[:40]}' in a subscription of the type '{kind}'", shown(record[name]), ", ".join(_FIELDS[kind]), hint
+    )
 
 
 def parse_plan(value: bytes | None) -> tuple[int, dict[str, Any]]:

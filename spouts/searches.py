@@ -43,12 +43,15 @@ def parse_search(key: bytes | None, value: bytes | None, settings: Settings, tok
     record = json_object(value, settings.limits.text_max_bytes, "a search")
     if record.get("type") == "threshold":
         raise refusal("unknown-type", "Expected the 'type' of the search", shown("threshold"), '"topk" or "boolean"', "the answer to a top-k search has scores")
-    record = {"k": min(DEFAULT_K, settings.limits.k_max), "alpha": DEFAULT_ALPHA, **{name: value for name, value in record.items() if name not in _NOT_HERE}}
+    alpha = {} if record.get("type") == "boolean" else {"alpha": DEFAULT_ALPHA}
+    record = {"k": min(DEFAULT_K, settings.limits.k_max), **alpha, **{name: value for name, value in record.items() if name not in _NOT_HERE}}
     timeout_ms, k = record.pop("timeout_ms", DEFAULT_TIMEOUT_MS), record["k"]
     if type(timeout_ms) is not int or not 1 <= timeout_ms <= MOST_TIMEOUT_MS:
         raise refusal("invalid-timeout", "Expected 'timeout_ms'", shown(timeout_ms), f"an integer from 1 to {MOST_TIMEOUT_MS}")
     if type(k) is not int or not 1 <= k <= settings.limits.k_max:
         raise refusal("invalid-k", "Expected 'k'", shown(k), f"an integer from 1 to {settings.limits.k_max}")
+    if record.get("type") == "boolean":  # a subscription of this type has no number
+        del record["k"]
     language = settings.language._replace(wordless=True)  # every message of the window is looked at in any case
     try:
         text = encode_json(record).encode()

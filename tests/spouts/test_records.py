@@ -179,12 +179,22 @@ def test_a_message_with_a_wrong_field_is_refused_with_the_reason(fields, words):
         (subscription, {"text": "the"}, "no-keyword"),
         (subscription, {"keywords": ["tea"]}, "two-expressions"),
         (subscription, {"type": "other"}, "unknown-type"),
+        (subscription, {"radius_m": 5}, "unknown-field"),
+        (subscription, {"min_scor": 0.5}, "unknown-field"),
     ],
 )
 def test_records_with_the_same_problem_have_the_same_code_whatever_is_given(parse, fields, code):
     with pytest.raises(RecordError) as e:
         parse(changed(MESSAGE if parse is message else TOPK, **fields))
     assert e.value.code == code
+
+
+def test_a_field_that_a_subscription_does_not_have_is_refused_with_a_hint():
+    boolean = {"type": "boolean", "bbox": [1, 2, 3, 4], "expression": "tea"}
+    assert reason_of(subscription, changed(TOPK, ttls=60)).endswith("; hint: it may be meant as 'ttl_s'")
+    assert reason_of(subscription, changed(boolean, where="a > 1")).endswith("; hint: the 'expression' of a boolean subscription may compare attributes, too")
+    words = "Expected no field 'colour' in a subscription of the type 'boolean'; given: \"red\"; legal: type, "
+    assert words in (reason := reason_of(subscription, changed(boolean, colour="red"))) and "'meta'" in reason
 
 
 NO_OBJECTS = [
