@@ -129,11 +129,12 @@ def read_subscription(key: bytes | None, value: bytes | None, settings: Settings
         raise UnusableRecord(f"{name} and keywords")
     if name not in record and "keywords" not in record and (kind != "boolean" or "text" in record or not ("bbox" in record or "region" in record)):
         raise UnusableRecord(f"neither {name} nor keywords")
+    own = "bbox region expression inside initial" if kind == "boolean" else "text lat lon alpha distance scale_m where k min_score"
+    if unknown := record.keys() - f"type keywords ttl_s update tenant meta {own}".split():
+        raise UnusableRecord(f"a field {min(unknown)} in a {kind} subscription")
     meta = _meta(record, limits)
     if kind == "threshold" and settings.objects:
         raise UnusableRecord("a threshold subscription where there are objects")
-    if kind != "boolean" and "initial" in record:
-        raise UnusableRecord(f"an initial of a {kind} subscription")
     if kind != "boolean":
         words = keywords_of(_text(record["text"], limits), settings) if name in record else _keywords(record["keywords"], settings)
         _check_words(words, limits)
