@@ -79,6 +79,7 @@ PARTS = {
         "Emulator": "docs/benchmarks/emulator",
         "DSkype": "docs/benchmarks/dskype",
         "Moving objects": "docs/benchmarks/moving",
+        "Web pages": "docs/benchmarks/pages",
         "Top-k engine": "docs/benchmarks/skype",
         "Boolean indexes": "docs/benchmarks/boolean",
         "Distribution mechanisms": "docs/benchmarks/distribution",

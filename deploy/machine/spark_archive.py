@@ -32,8 +32,8 @@ def archive_path(spark_jars: Sequence[Path]) -> Path:
 
     :param spark_jars: Spark's class path.
     """
-    java = find_java()
-    parts = (java.path.resolve(), java.version, jars.spark_home(), jars.spark_version(), spark_jars[0].resolve().parent, spark_jars[-1].resolve())
+    java, folder, own = find_java(), spark_jars[0].parent.resolve(), spark_jars[-1]
+    parts = (java.path.resolve(), java.version, jars.spark_home(), jars.spark_version(), folder, own.parent.resolve() / own.name)
     return paths.class_archives_dir() / f"spark-{hashlib.sha256(' '.join(map(str, parts)).encode()).hexdigest()[:12]}.jsa"
 
 

@@ -24,7 +24,7 @@ from dskype.deploy.web.own_results import OwnResults
 from dskype.deploy.web.paced_feed import SUBSCRIPTIONS_MOST, PacedFollower, pace_of_text
 from dskype.deploy.web.partitions import partitions_of
 from dskype.deploy.web.result_feed import ResultFollower
-from dskype.deploy.web.trend import WatchedReports
+from dskype.deploy.web.trend import EARLIER, EARLIER_MS, WatchedReports
 from dskype.spouts.records import RecordError
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import IllegalArgumentException, NotAliveException, TopologyError
@@ -163,11 +163,19 @@ class Answers:
             raise NotAliveException.for_topology(name)
         return view, view.reports
 
-    def _measures(self, request: Request) -> dict[str, Any]:
-        """Answer what ``dskype stats -o json`` prints."""
+    def _measures(self, request: Request) -> dict[str, Any] | None:
+        """Answer what ``dskype stats -o json`` prints; with ``ago_s`` what it printed next to that long ago, null if nothing is kept that is old enough."""
         view, reports = self._watched(request)
+        if "ago_s" in request.query_params:
+            return self._earlier(request.query_params["ago_s"], reports)
         with self._feeds.source.lock:
             return measure(reports.meter, describe(view.record, view.alive), ends=view.ends)
+
+    def _earlier(self, ago_s: str, reports: WatchedReports) -> dict[str, Any] | None:
+        most = EARLIER * EARLIER_MS // 1000
+        if not (ago_s.isdecimal() and len(ago_s) <= len(str(most)) and 1 <= int(ago_s) <= most):
+            raise IllegalArgumentException("So long ago nothing is kept.", given=ago_s, legal=f"ago_s, whole seconds from 1 to {most}")
+        return reports.earlier.at(now_ms() - int(ago_s) * 1000, now_ms() - EARLIER_MS)
 
     # -- the distribution plan -----------------------------------------------------------------------------------------------
 

@@ -80,13 +80,19 @@ class Newest:
 
 
 def language_of(client: PubSub) -> dict[str, Any]:
-    """Return what expressions may speak of in a topology: ``attributes`` (maps ``name``, ``type``, ``required``, ``comparisons``), ``fields``, ``prefixes`` and ``wordless``."""
+    """Return what expressions may speak of in a topology: ``attributes`` (maps ``name``, ``type``, ``required``, ``comparisons``), ``fields``, ``prefixes``, ``wordless``, and whether there are ``objects``."""
     language = client.settings.language
     attributes = [
         {"name": one.name, "type": one.type, "required": one.required, "comparisons": [*_COMPARISONS[one.type], "exists"]}
         for one in language.attributes.values()
     ]
-    return {"attributes": attributes, "fields": list(language.fields), "prefixes": language.prefixes, "wordless": language.wordless}
+    return {
+        "attributes": attributes,
+        "fields": list(language.fields),
+        "prefixes": language.prefixes,
+        "wordless": language.wordless,
+        "objects": client.settings.objects,
+    }
 
 
 def checked(client: PubSub, fields: Mapping[str, Any]) -> Subscription | dict[str, Any]:

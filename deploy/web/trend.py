@@ -5,6 +5,8 @@ All of it is computed from the metrics topic by :func:`~dskype.deploy.metrics.me
 
 from __future__ import annotations
 
+import json
+import zlib
 from collections import deque
 from collections.abc import Mapping
 from itertools import pairwise
@@ -14,7 +16,7 @@ from dskype.deploy.metrics.meter import Meter, measure
 from dskype.spouts import streams
 from dskype.topology.ui.view import Reports
 
-__all__ = ["Trend", "WatchedReports"]
+__all__ = ["Earlier", "Trend", "WatchedReports"]
 
 STEP_MS = 5000
 """One row for so much time."""
@@ -23,6 +25,10 @@ ROWS = 720
 _GAP_MS = 4 * STEP_MS
 """Rows that are farther apart have a gap between them, in which nothing was reported."""
 _WINDOW_S = 60.0
+EARLIER_MS = 300_000
+"""Measurements are kept once in so much time."""
+EARLIER = 300
+"""How many of them are kept: those of 25 hours."""
 
 
 class _Step(NamedTuple):
@@ -126,18 +132,57 @@ class Trend:
         }
 
 
+class Earlier:
+    """All measurements of a topology as they were, for comparisons; compressed, for they are many numbers.
+
+    :param conf: of the topology.
+    """
+
+    def __init__(self, conf: Mapping[str, Any]) -> None:
+        self._conf = conf
+        self._kept: deque[tuple[int, bytes]] = deque(maxlen=EARLIER)
+        self._next_ms = self._since_ms = self._heard_ms = 0
+
+    def note(self, meter: Meter, time_ms: int) -> None:
+        """Keep what is measured now if its time has come.
+
+        :param time_ms: when the newest report was made.
+        """
+        if time_ms - self._heard_ms > _GAP_MS:
+            self._since_ms = time_ms
+        self._heard_ms = max(self._heard_ms, time_ms)
+        if time_ms < self._next_ms or time_ms - self._since_ms < _WINDOW_S * 1000 or meter.distribution() is None:  # rates need a minute
+            return
+        self._next_ms = time_ms - time_ms % EARLIER_MS + EARLIER_MS
+        self._kept.append((time_ms, zlib.compress(json.dumps(measure(meter, {"conf": self._conf}, now_ms=time_ms)).encode())))
+
+    def at(self, time_ms: int, until_ms: int) -> dict[str, Any] | None:
+        """Return what was measured next to a time; None if nothing was that is so old.
+
+        Where nothing was measured then, it is what was measured before or after, whichever is nearer; of a time before everything that is kept, the oldest.
+
+        :param until_ms: not later than this.
+        """
+        kept = [one for one in list(self._kept) if one[0] <= until_ms]
+        if not kept:
+            return None
+        found: dict[str, Any] = json.loads(zlib.decompress(min(kept, key=lambda one: abs(one[0] - time_ms))[1]))
+        return found
+
+
 class WatchedReports(Reports):
     """What the tasks of a topology have reported: for Storm's pages, and for DSkype's.
 
     :param record: of the topology in the nimbus topic.
     :ivar meter: measures the last minute.
-    :ivar trend: what was measured before.
+    :ivar trend: what was measured over the last hour.
+    :ivar earlier: what was measured over the last day.
     """
 
     def __init__(self, record: Mapping[str, Any]) -> None:
         super().__init__()
         self._conf = record["state"].get("conf") or {}
-        self.meter, self.trend = Meter(_WINDOW_S), Trend(self._conf)
+        self.meter, self.trend, self.earlier = Meter(_WINDOW_S), Trend(self._conf), Earlier(self._conf)
 
     def feed_record(self, record: dict[str, Any]) -> None:
         """Add a parsed record of the metrics topic; raise one of several errors if it is none."""
@@ -145,6 +190,7 @@ class WatchedReports(Reports):
         before = self.meter.stats
         self.meter.feed_record(record)
         if self.meter.stats is not before:  # another topology of the same name
-            self.trend = Trend(self._conf)
+            self.trend, self.earlier = Trend(self._conf), Earlier(self._conf)
         if record.get("kind") == "stats" and not record["component"].startswith("__"):
             self.trend.note(self.meter, record["time_ms"])
+            self.earlier.note(self.meter, record["time_ms"])

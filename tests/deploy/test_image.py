@@ -149,7 +149,7 @@ def test_with_three_brokers_two_equal_drivers_wait_for_each_other():
     assert standby["command"] == driver["command"] and standby["environment"] == driver["environment"]
     assert {name for name, service in services.items() if "profiles" in service} == {"kafka-2", "kafka-3", "standby"}
     assert all(service.get("hostname", name) == name for name, service in services.items()), "a driver is found by the name of its host"
-    (_, _, shell) = driver["command"]
+    (*_, shell) = driver["command"]
     assert 'spark.driver.host="\\"$$(hostname)\\""' in shell and "submit -R ${TOPOLOGY} ${SUBMIT_OPTIONS} " in shell
     one, two = values(".env"), values(".env", "ha.env")
     slots = int(two["WORKER_CORES"])
@@ -159,6 +159,35 @@ def test_with_three_brokers_two_equal_drivers_wait_for_each_other():
     assert standby["depends_on"] == {"topology": {"condition": "service_healthy"}} and not standby["volumes"]
 
 
+def test_every_container_is_limited_and_can_write_only_where_it_has_to():
+    folder = ROOT / "deploy/compose"
+    for file in ("compose.yaml", "secure.yaml"):
+        services = {name: one for name, one in yaml.safe_load((folder / file).read_text())["services"].items() if "image" in one}
+        assert services, file
+        for name, one in services.items():
+            assert one["read_only"] is True and one["cap_drop"] == ["ALL"] and one["security_opt"] == ["no-new-privileges:true"], name
+            assert one["pids_limit"] > 0 and values(".env")[one["mem_limit"].strip("${}")][-1] in "mg", name
+            assert not one.get("privileged") and all("size=" in mount or mount.startswith(("/home", "/var")) for mount in one.get("tmpfs", ())), name
+
+
+def test_a_container_begins_with_links_to_what_the_image_has_and_replaces_those_that_it_writes(tmp_path):
+    image, home = tmp_path / "image", tmp_path / "home"
+    (image / "numba" / "module").mkdir(parents=True)
+    (image / "numba" / "module" / "index").write_text("of the image")
+    (image / "jars").mkdir()
+    home.mkdir()
+    command = [
+        str(ROOT / "deploy/compose/home.sh"),
+        "sh",
+        "-c",
+        'cd "$DSKYPE_HOME" && cat numba/module/index && echo mine > new && mv new numba/module/index && ls',
+    ]
+    environment = {"PATH": "/usr/bin:/bin", "DSKYPE_HOME": str(home), "DSKYPE_IMAGE_HOME": str(image)}
+    found = [subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout for _ in range(2)]
+    assert found == ["of the imagejars\nnumba\n", "mine\njars\nnumba\n"], "a container that is started again keeps what its file system has kept"
+    assert (image / "numba" / "module" / "index").read_text() == "of the image"
+
+
 def test_prometheus_asks_all_servers_at_the_ports_and_names_that_they_have():
     folder = ROOT / "deploy/compose"
     services = yaml.safe_load((folder / "compose.yaml").read_text())["services"]
@@ -166,4 +195,4 @@ def test_prometheus_asks_all_servers_at_the_ports_and_names_that_they_have():
     targets = {job["job_name"]: job["static_configs"][0]["targets"] for job in jobs}
     assert targets == {"dskype": ["metrics:9464"], "dskype-ui": [f"ui:{values('.env')['UI_PORT']}"]}
     command = services["ui"]["command"]
-    assert command[command.index("ui", 2) - 1] == "--allow-host"
+    assert command[command.index("ui", command.index("ui") + 1) - 1] == "--allow-host"

@@ -70,17 +70,19 @@ _LOG4J = """Configuration:
 
 _FOLDERS = {  # path -> (owner, mode)
     **dict.fromkeys(("dev", "etc", "proc", "run", "sbin", "sys", "usr", "root", "mnt/shared/config", "opt/kafka/libs", "etc/prometheus"), (0, 493)),
+    **dict.fromkeys(("opt/dskype/deploy/compose", "opt/kafka/logs"), (0, 493)),
     **dict.fromkeys(("opt/kafka/config", "var/lib/kafka/data", "var/spark", "home/dskype", "prometheus", "secrets"), (_USER, 493)),
     "tmp": (0, 0o1777),
     "home/dskype/.dskype": (_USER, 0o700),
     "home/dskype/.dskype/topologies": (_USER, 0o700),
-    "home/dskype/.dskype/jars": (_USER, 0o755),
-    "home/dskype/.dskype/numba": (_USER, 0o755),
+    "opt/dskype/.home": (_USER, 0o700),
+    "opt/dskype/.home/part": (_USER, 0o755),
 }
 _FILES = {  # path -> (content, mode)
     "etc/passwd": (f"root:x:0:0::/root:/bin/sh\ndskype:x:{_USER}:{_USER}::/home/dskype:/bin/sh\n", 0o644),
     "etc/group": (f"root:x:0:\ndskype:x:{_USER}:\n", 0o644),
     "etc/nsswitch.conf": ("hosts: files dns\n", 0o644),
+    "opt/dskype/.home/part/of-the-image": ("", 0o644),
     "etc/kafka/docker/run": (_KAFKA_START, 0o755),
     "etc/kafka/docker/server.properties": ("", 0o644),
     "etc/kafka/docker/log4j2.yaml": (_LOG4J, 0o644),
@@ -158,12 +160,13 @@ def _override(engine: PrivateEngine, java: Path, without: Sequence[str], secure:
         variables["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
     classes = spark_class_path()[-1].parent  # else the driver compiles them
     folders = {connector: "jars", broker: "jars", classes: ""}
-    volumes = [*mounts, *(f"{folder}:{Path(home, place, folder.name)}:ro" for folder, place in folders.items()), f"{engine.writable}:{home}/numba"]
+    scripts = f"{COMPOSE}:/opt/dskype/deploy/compose:ro"
+    volumes = [*mounts, scripts, *(f"{folder}:{Path(home, place, folder.name)}:ro" for folder, place in folders.items()), f"{engine.writable}:{home}/numba"]
     ours = {"environment": variables, "volumes": volumes, "build": None}
     kafka = {"environment": {"JAVA_TOOL_OPTIONS": _JVM}, "volumes": [*mounts, f"{broker}:/opt/kafka/libs:ro"]}
     services: dict[str, Any] = dict.fromkeys(("spark-master", "spark-worker-1", "spark-worker-2", "topology", "standby", "metrics", "ui"), ours)
     if secure:
-        services["secrets"] = {"volumes": [*mounts, f"{COMPOSE}:/opt/dskype/deploy/compose:ro"]}
+        services["secrets"] = {"volumes": [*mounts, scripts]}
     services |= dict.fromkeys(("kafka-1", "kafka-2", "kafka-3"), kafka) | {"prometheus": {"volumes": mounts}}
     services |= dict.fromkeys(without)
     return json.dumps({"services": services}).replace(": null", ": !reset null")

@@ -134,6 +134,21 @@ def processed(engine):
     return json.loads(http(engine, f"{address('the web pages')}/api/dskype/measures")[1])["messages"]["processed"]
 
 
+def check_limits(engine):
+    """Check that no container can write but where it has to, that none has rights, and that each has a limit of memory and of processes."""
+    ids = engine.run("ps", "-q").stdout.decode().split()
+    for one in json.loads(engine.run("inspect", *ids).stdout):
+        name, host = one["Name"].strip("/"), one["HostConfig"]
+        assert host["ReadonlyRootfs"] and host["CapDrop"] == ["ALL"] and not host["CapAdd"] and "no-new-privileges:true" in host["SecurityOpt"], name
+        assert host["Memory"] > 0 and host["PidsLimit"] > 0, name
+        status = engine.run("exec", name, "cat", "/proc/self/status").stdout.decode()
+        assert re.search(r"^CapEff:\t0+$", status, re.MULTILINE) and re.search(r"^NoNewPrivs:\t1$", status, re.MULTILINE), name
+        assert engine.run("exec", name, "touch", "/home/dskype/written", check=False).returncode != 0, name
+    for name in ("topology", "metrics", "ui", _WORKERS[1]):
+        link = engine.run("exec", f"dskype-{name}-1", "readlink", "/home/dskype/.dskype/part/of-the-image").stdout.decode().strip()
+        assert link == "/opt/dskype/.home/part/of-the-image", name
+
+
 def check_prometheus(engine):
     """Check that Prometheus has the topology's metrics, and that all rules can be evaluated."""
     url = address("Prometheus")
@@ -177,6 +192,7 @@ def test_two_worker_containers_give_exact_results_though_the_master_starts_again
     check_pages(engine)
     wait_for(lambda: processed(engine) == _MESSAGES + 1, 120, "the message that was published on the web pages")
     check_prometheus(engine)
+    check_limits(engine)
     ports = engine.run("ps", "--format", "{{.Ports}}").stdout.decode()
     assert set(re.findall(r"([\d.]+|\[?:+\]?):\d+->", ports)) == {"127.0.0.1"}, ports
     assert Command(engine, stop).end() == 0

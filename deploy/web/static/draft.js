@@ -14,10 +14,10 @@ function marked(text, position) {
 }
 
 function answer({ error, position, inside, matched, looked, since_ms, examples, text }, { expression = "", where = "", type }) {
-  const given = type === "topk" ? where : expression;
+  const given = type === "boolean" ? expression : where;
   if (inside !== undefined && error !== undefined) return el("p", {}, `${count(inside)} of the ${count(looked)} newest messages are there. Which of them are wanted? Enter an expression.`);
   if (error !== undefined) return [el("p", { class: "bad" }, error), ...(position ? [marked(given, position)] : [])];
-  const what = type === "topk" ? "could have entered the list" : "would have matched";
+  const what = { topk: "could have entered the list", threshold: "could have reached the score" }[type] ?? "would have matched";
   const since = since_ms === null ? "" : `, which came since ${new Date(since_ms).toLocaleString("sv-SE")}`;
   return [
     ...(text && text !== given ? [el("p", {}, "It is read as ", el("code", {}, text))] : []),
@@ -62,7 +62,7 @@ export class Draft {
     const found = await getFrom(path("draft", { fields: JSON.stringify(fields) })).catch(({ message }) => ({ error: message, position: null }));
     clearTimeout(slow);
     if (number !== this.asked) return;
-    if (found.position) field(fields.type === "topk" ? "where" : "expression").setAttribute("aria-invalid", "true");
+    if (found.position) field(fields.type === "boolean" ? "expression" : "where").setAttribute("aria-invalid", "true");
     show("draft", [answer(found, fields)].flat());
     this.answered(found.looked === undefined ? "" : brief(found));
   }

@@ -180,8 +180,8 @@ export class Drawing {
     marker.on("keydown", ({ originalEvent: event }) => {
       const { remove } = this.handles[i];
       if (ARROWS[event.key]) {
-        const point = this.map.latLngToContainerPoint(marker.getLatLng()).add(ARROWS[event.key]);
-        this.#moved(i, this.map.containerPointToLatLng(point));
+        const point = this.map.project(marker.getLatLng()).add(ARROWS[event.key]); // not rounded to pixels: an arrow moves in one direction
+        this.#moved(i, this.map.unproject(point));
         this.#grip();
       } else if (event.key === "Delete" && remove) {
         remove();

@@ -17,11 +17,20 @@ const number = (name) => Number(field(name).value);
 const kind = () => field("kind").value;
 
 /** The fields of a registered subscription that the form has, and those that say how it is. */
-const KNOWN = new Set("id type text keywords lat lon k alpha distance scale_m where bbox region expression ttl_s status since registration registered_ms limit limited_ms error".split(" "));
+const KNOWN = new Set("id type text keywords lat lon k min_score alpha distance scale_m where bbox region expression ttl_s initial inside meta status since registration registered_ms limit limited_ms error".split(" "));
+
+/** Tell whether a text is a value in JSON, or nothing. */
+function isJson(text) {
+  try {
+    return !text.trim() || JSON.parse(text) !== undefined;
+  } catch {
+    return false;
+  }
+}
 
 /** Show the parts of the form that belong to a choice. */
 function choose(name, value) {
-  for (const part of form.querySelectorAll(`[data-${name}]`)) part.hidden = part.disabled = part.dataset[name] !== value;
+  for (const part of form.querySelectorAll(`[data-${name}]`)) part.hidden = part.disabled = !part.dataset[name].split(" ").includes(value);
 }
 
 // -- where ---------------------------------------------------------------------------------------------------------------------
@@ -58,8 +67,8 @@ export class SubscriptionForm {
    * @param counted called with a few words about how many messages the subscription would have matched.
    */
   constructor(changed, counted) {
-    Object.assign(this, { changed, shapes: [], attributes: [] });
-    const ready = () => form.matches(":valid") && (kind() === "topk" || field("expression").value.trim() || this.shapes.length);
+    Object.assign(this, { changed, shapes: [], attributes: [], objects: false, initial: true });
+    const ready = () => form.matches(":valid") && (kind() !== "boolean" || field("expression").value.trim() || this.shapes.length);
     this.draft = new Draft(() => (ready() ? this.described() : null), counted);
     form.addEventListener("input", ({ target }) => this.#input(target));
     field("attribute").addEventListener("change", () => this.#offerComparisons());
@@ -74,14 +83,22 @@ export class SubscriptionForm {
   /** Return the subscription that the form describes. */
   described() {
     const ttl = field("ttl_s").value === "" ? {} : { ttl_s: number("ttl_s") };
-    if (kind() === "topk") {
+    const more = { ...ttl, ...this.#meta(), ...this.#kept() };
+    if (kind() !== "boolean") {
+      const wanted = kind() === "topk" ? { k: number("k") } : { min_score: number("min_score") };
       const where = field("where").value.trim() === "" ? {} : { where: field("where").value };
       const scale = field("distance").value ? { distance: "metres", scale_m: number("scale_m") } : {};
-      return { type: "topk", text: field("text").value, lat: number("lat"), lon: number("lon"), k: number("k"), alpha: number("alpha"), ...scale, ...where, ...ttl, ...this.#kept() };
+      return { type: kind(), text: field("text").value, lat: number("lat"), lon: number("lon"), ...wanted, alpha: number("alpha"), ...scale, ...where, ...more };
     }
     this.shapes = [...document.querySelectorAll("#shapes > .shape")].map(shapeIn); // a program may have filled the fields
     const expression = field("expression").value.trim() === "" ? {} : { expression: field("expression").value };
-    return { type: "boolean", ...fieldsOf(this.shapes), ...expression, ...ttl, ...this.#kept() };
+    const flags = { ...(field("initial").checked ? { initial: this.initial } : {}), ...(field("inside").checked ? { inside: true } : {}) };
+    return { type: "boolean", ...fieldsOf(this.shapes), ...expression, ...flags, ...more };
+  }
+
+  #meta() {
+    const text = field("meta").value.trim();
+    return text === "" ? {} : { meta: JSON.parse(text) };
   }
 
   /** Return the fields of an edited subscription that the form does not have. */
@@ -92,12 +109,12 @@ export class SubscriptionForm {
   /** Take over shapes from the map. A place belongs to a list of the best messages, an area to all that match. */
   take(shapes) {
     this.shapes = shapes;
-    const wanted = shapes.length ? (shapes[0].kind === "point" ? "topk" : "boolean") : kind();
+    const wanted = !shapes.length ? kind() : shapes[0].kind !== "point" ? "boolean" : kind() === "boolean" ? "topk" : kind();
     if (wanted !== kind()) {
       form.querySelector(`[name="kind"][value="${wanted}"]`).checked = true;
       this.#showKind();
     }
-    if (wanted === "topk" && shapes.length) [field("lat").value, field("lon").value] = [shapes[0].lat, shapes[0].lon];
+    if (wanted !== "boolean" && shapes.length) [field("lat").value, field("lon").value] = [shapes[0].lat, shapes[0].lon];
     this.#rows();
     this.draft.changed();
   }
@@ -105,14 +122,20 @@ export class SubscriptionForm {
   /** Fill the form with a subscription that is there. */
   fill(id, fields) {
     const set = (name, value) => (field(name).value = value ?? "");
-    const topk = fields.type === "topk";
-    this.edited = { id, kind: topk ? "topk" : "boolean", kept: Object.fromEntries(Object.entries(fields).filter(([name]) => !KNOWN.has(name))) };
-    form.querySelector(`[name="kind"][value="${topk ? "topk" : "boolean"}"]`).checked = true;
+    const given = ["topk", "threshold"].includes(fields.type) ? fields.type : "boolean";
+    this.edited = { id, kind: given, kept: Object.fromEntries(Object.entries(fields).filter(([name]) => !KNOWN.has(name))) };
+    form.querySelector(`[name="kind"][value="${given}"]`).checked = true;
     set("id", id);
     set("ttl_s", fields.ttl_s);
-    if (topk) {
+    set("meta", fields.meta === undefined ? "" : JSON.stringify(fields.meta));
+    field("meta").setCustomValidity("");
+    this.initial = Number.isInteger(fields.initial) ? fields.initial : true; // a number is kept while the box is checked
+    field("initial").checked = Boolean(fields.initial);
+    field("inside").checked = fields.inside === true;
+    document.getElementById("more").open = ["meta", "initial", "inside"].some((name) => fields[name] !== undefined);
+    if (given !== "boolean") {
       set("text", fields.text ?? fields.keywords?.join(" "));
-      for (const name of ["lat", "lon", "k", "alpha", "where"]) set(name, fields[name]);
+      for (const name of ["lat", "lon", given === "topk" ? "k" : "min_score", "alpha", "where"]) set(name, fields[name]);
       set("distance", fields.distance === "metres" ? "metres" : "");
       if (fields.distance === "metres") set("scale_m", fields.scale_m);
     } else {
@@ -129,6 +152,7 @@ export class SubscriptionForm {
     if (["attribute", "sign", "value", "id", "topology"].includes(target.name)) return;
     if (target.name === "kind") return this.#kindChanged();
     if (target.name === "distance") this.#showScale();
+    if (target.name === "meta") target.setCustomValidity(isJson(target.value) ? "" : 'Expected JSON, for example "mail" or {"user": 7}.');
     const row = target.closest(".shape");
     if (row) this.shapes = this.shapes.map((shape, i) => (String(i) === row.dataset.number ? shapeIn(row) : shape));
     else if (target.name === "lat" || target.name === "lon") this.shapes = this.#point();
@@ -142,7 +166,9 @@ export class SubscriptionForm {
   }
 
   #showKind() {
+    this.shown = kind();
     choose("kind", kind());
+    if (!this.objects) document.querySelector("#more .moving").hidden = true;
     this.#showScale();
   }
 
@@ -151,9 +177,10 @@ export class SubscriptionForm {
   }
 
   #kindChanged() {
+    const before = this.shown;
     this.#showKind();
-    if (kind() === "topk") {
-      this.areas = this.shapes.filter(({ kind }) => kind !== "point");
+    if (kind() !== "boolean") {
+      if (before === "boolean") this.areas = this.shapes.filter(({ kind }) => kind !== "point");
       this.shapes = this.#point();
     } else this.shapes = this.areas ?? [];
     this.#rows();
@@ -194,7 +221,8 @@ export class SubscriptionForm {
   // -- what expressions may speak of -----------------------------------------------------------------------------------------
 
   async offerLanguage() {
-    ({ attributes: this.attributes } = await getFrom(path("language")));
+    ({ attributes: this.attributes, objects: this.objects } = await getFrom(path("language")));
+    this.#showKind();
     document.getElementById("comparison").hidden = !this.attributes.length;
     field("attribute").replaceChildren(...this.attributes.map(({ name, type }) => el("option", { value: name }, `${name} (${type})`)));
     if (this.attributes.length) this.#offerComparisons();
@@ -214,7 +242,7 @@ export class SubscriptionForm {
   #compare() {
     const sign = field("sign").value;
     if (sign !== "exists" && !/^[^"]*[^"\s][^"]*$/.test(field("value").value)) return problem(new Error("To compare an attribute, enter a value without double quotes."));
-    const input = field(kind() === "topk" ? "where" : "expression");
+    const input = field(kind() === "boolean" ? "expression" : "where");
     input.value = both(input.value, comparison(this.#attribute, sign, field("value").value));
     show("answer");
     this.draft.changed();

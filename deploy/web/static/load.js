@@ -1,21 +1,23 @@
 // What a topology moves and how evenly: now, over time, and task by task. uPlot draws the charts.
 
 import { authorized, getFrom, keep, token } from "/static/api.js";
-import { count, el, facts, rate, show, table } from "/static/dom.js";
+import { count, el, facts, moment, rate, show, table, term } from "/static/dom.js";
 import { colour } from "/static/dskype/colours.js";
 import { offerTopologies, path } from "/static/dskype/page.js";
 
 const HEIGHT = 190;
 const LINES = ["--accent", "--pin", "--here", "--first", "--quiet"];
 const TASKS = 12; // lines of a chart
+const DAY_S = 86_400;
+const NEAR_S = 600; // what is so near to a day ago is yesterday's
 
 const CHARTS = [
-  { title: "Throughput (per second)", series: [["messages", "messages_per_second"], ["tuples to tasks", "tuples_per_second"]] },
-  { title: "Communication (tuples per message)", series: [["tuples per message", "tuples_per_message"]] },
-  { title: "Communication (bytes per second)", series: [["bytes to tasks", "bytes_per_second"]] },
-  { title: "Replication (tasks per subscription)", series: [["replication", "replication"]] },
-  { title: "Arrival to matched (ms)", series: [["p50", "p50_ms"], ["p99", "p99_ms"]] },
-  { title: "Busy time of each task (%)", tasks: "busy", share: true },
+  { title: "Throughput (per second)", what: "messages that were distributed, and copies of them that reached tasks of the subscription bolt, per second; a value is of the five seconds before it", series: [["messages", "messages_per_second"], ["tuples to tasks", "tuples_per_second"]] },
+  { title: "Communication (tuples per message)", what: "to how many tasks of the subscription bolt a message was sent", series: [["tuples per message", "tuples_per_message"]] },
+  { title: "Communication (bytes per second)", what: "bytes of messages that reached tasks of the subscription bolt", series: [["bytes to tasks", "bytes_per_second"]] },
+  { title: "Replication (tasks per subscription)", what: "how many tasks have a subscription, on average", series: [["replication", "replication"]] },
+  { title: "Arrival to matched (ms)", what: "from the arrival of a message in Kafka until all tasks had passed it, of the minute before: half of the messages took at most p50, and 99 of 100 at most p99", series: [["p50", "p50_ms"], ["p99", "p99_ms"]] },
+  { title: "Busy time of each task (%)", what: "share of the time that a task spent in the code of the subscription bolt", tasks: "busy", share: true },
 ];
 
 /** Return a function that shows a value as `text` does, and one that is not known as a dash. */
@@ -28,7 +30,7 @@ const percent = known((share) => `${(share * 100).toFixed(1)} %`);
 const clock = (secs) => new Date(secs * 1000).toLocaleTimeString("sv-SE");
 const short = new Intl.NumberFormat("en-US", { notation: "compact", maximumSignificantDigits: 3 });
 
-const boxOf = ({ title }) => el("figure", { class: "chart" }, el("figcaption", {}, title));
+const boxOf = ({ title, what }) => el("figure", { class: "chart" }, el("figcaption", {}, term(title, what)));
 const drawn = new Map(CHARTS.map((chart) => [chart.title, { box: boxOf(chart) }]));
 show("charts", ...[...drawn.values()].map(({ box }) => box)); // all of them, so that each has its width before it is drawn
 
@@ -77,20 +79,36 @@ addEventListener("resize", () => {
   for (const { plot, box } of drawn.values()) plot?.setSize({ width: box.clientWidth, height: HEIGHT });
 });
 
-function now({ messages, communication, replication, balance, latency }, target) {
+/** Return a value as `text` shows it, and what it was earlier, if that is known. */
+function versus(text, value, before) {
+  if (before === null || before === undefined) return text(value);
+  const change = before > 0 && typeof value === "number" ? `, ${value < before ? "−" : "+"}${Math.abs(100 * (value / before - 1)).toFixed(value > 10 * before ? 0 : 1)} %` : "";
+  return el("span", {}, text(value), el("span", { class: "then" }, `was ${text(before)}${change}`));
+}
+
+const matchedBy = (measures, target) => measures?.latency.find(({ component }) => component === target);
+
+function now(measures, target, then) {
+  const { messages, communication, replication, balance } = measures;
   if (!messages) return el("p", { class: "quiet" }, "No task has reported messages yet.");
-  const matched = latency.find(({ component }) => component === target);
+  const [matched, before] = [matchedBy(measures, target), matchedBy(then, target)];
+  const quantile = (name) => versus(known((ms) => `${count(ms)} ms`), matched[name], before?.[name]);
   return facts([
-    ["Messages", amount(messages.processed), "that were distributed to tasks, since the topology was first submitted"],
-    ["Messages per second", perSecond(messages.per_second), "over the last minute"],
-    ["Tuples per message", figure(communication.tuples_per_message), "communication cost: to how many tasks of the subscription bolt a message was sent, on average since the first submission"],
-    ["Tuples per message now", figure(communication.tuples_per_message_now), "the same over the last minute"],
-    ["Subscriptions", amount(replication.subscriptions), "that are registered; a dash where they are replicated and not counted"],
-    ["Tasks per subscription", figure(replication.ratio), "replication: how many tasks have a subscription, on average"],
-    ["Balance of subscriptions", figure(balance.subscriptions), "subscriptions of the task that has most, over the mean of all tasks; 1 is even"],
-    ["Balance of messages", figure(balance.messages), "messages of the task that gets most, over the mean of all tasks; 1 is even"],
-    ["Balance of busy time", figure(balance.busy), "time of the task that works most, over the mean of all tasks; 1 is even"],
-    ...(matched ? [["Arrival to matched", `p50 ${amount(matched.p50_ms)} ms, p99 ${amount(matched.p99_ms)} ms`, "from the arrival of a message in Kafka until all tasks had passed it, over the last minute; writing results is not in it"]] : []),
+    ["Messages", versus(amount, messages.processed, then?.messages?.processed), "that were distributed to tasks, since the topology was first submitted"],
+    ["Messages per second", versus(perSecond, messages.per_second, then?.messages?.per_second), "over the last minute"],
+    ["Tuples per message", versus(figure, communication.tuples_per_message, then?.communication?.tuples_per_message), "communication cost: to how many tasks of the subscription bolt a message was sent, on average since the first submission"],
+    ["Tuples per message now", versus(figure, communication.tuples_per_message_now, then?.communication?.tuples_per_message_now), "the same over the last minute"],
+    ["Subscriptions", versus(amount, replication.subscriptions, then?.replication?.subscriptions), "that are registered; a dash where they are replicated and not counted"],
+    ["Tasks per subscription", versus(figure, replication.ratio, then?.replication?.ratio), "replication: how many tasks have a subscription, on average"],
+    ["Balance of subscriptions", versus(figure, balance.subscriptions, then?.balance?.subscriptions), "subscriptions of the task that has most, over the mean of all tasks; 1 is even"],
+    ["Balance of messages", versus(figure, balance.messages, then?.balance?.messages), "messages of the task that gets most, over the mean of all tasks; 1 is even"],
+    ["Balance of busy time", versus(figure, balance.busy, then?.balance?.busy), "time of the task that works most, over the mean of all tasks; 1 is even"],
+    ...(matched
+      ? [
+          ["Arrival to matched, p50", quantile("p50_ms"), "from the arrival of a message in Kafka until all tasks had passed it: half of the messages of the last minute took at most so long; writing results is not in it"],
+          ["Arrival to matched, p99", quantile("p99_ms"), "the same for 99 of 100 messages"],
+        ]
+      : []),
   ]);
 }
 
@@ -109,31 +127,52 @@ async function showPlan() {
   const picture = () => el("img", { src, alt: "the partitions of the plan, a colour for each task" });
   show(
     "plan",
-    facts([["Distributor", plan.distributor], ["Version", String(plan.version)], ["Partitions", plan.partitions.length], ["Greatest load / mean, expected", figure(plan.balance), "by the loads that the plan was made for"]]),
+    facts([["Distributor", plan.distributor], ["Version", String(plan.version), "of the plan: each change of it raises the number"], ["Partitions", plan.partitions.length, "parts of the plan, each of which belongs to some tasks"], ["Greatest load / mean, expected", figure(plan.balance), "by the loads that the plan was made for"]]),
     plan.partitions.length ? picture() : "",
   );
 }
 
+const compare = document.querySelector("[name=compare]");
+compare.addEventListener("change", () => render().catch(() => {})); // what is wrong is said when the page renews itself
+
+/** Offer to compare with what was measured earlier; return that, or null if it is not wanted, or nothing is kept. */
+function wantedOf(earlier, { time_ms }) {
+  document.getElementById("compare").hidden = !earlier;
+  if (!earlier) return null;
+  const ago_s = (time_ms - earlier.time_ms) / 1000;
+  const when = moment(earlier.time_ms / 1000).slice(0, -3);
+  show("earlier", Math.abs(ago_s - DAY_S) <= NEAR_S ? `compare with a day ago, ${when}` : `compare with ${when}, ${ago_s < DAY_S ? "the oldest" : "the nearest to a day ago"} that is kept`);
+  return compare.checked ? earlier : null;
+}
+
+const taskRows = (measures, target) => measures?.components.find(({ component }) => component === target)?.tasks ?? [];
+const receivedBy = (measures) => new Map((measures?.streams.find(({ stream }) => stream === "matching")?.tasks ?? []).map(({ task, tuples }) => [task, tuples]));
+
 async function render() {
-  const [measures, trend] = await Promise.all(["measures", "trend"].map((name) => getFrom(path(name))));
+  const [measures, trend, earlier] = await Promise.all([path("measures"), path("trend"), path("measures", { ago_s: DAY_S })].map(getFrom));
+  const then = wantedOf(earlier, measures);
   const matching = measures.streams.find(({ stream }) => stream === "matching");
-  show("now", now(measures, matching?.target));
+  show("now", now(measures, matching?.target, then));
   CHARTS.forEach((chart) => draw(chart, trend));
-  const received = new Map((matching?.tasks ?? []).map(({ task, tuples }) => [task, tuples]));
-  const tasks = measures.components.find(({ component }) => component === matching?.target)?.tasks ?? [];
+  const [received, receivedThen] = [receivedBy(measures), receivedBy(then)];
+  const tasksThen = new Map(taskRows(then, matching?.target).map((row) => [row.task, row]));
+  const of = (text, name) => (t) => versus(text, t[name], tasksThen.get(t.task)?.[name]);
+  const nameOf = ({ stream, source, target }) => `${source}/${stream}/${target}`;
+  const streamsThen = new Map((then?.streams ?? []).map((row) => [nameOf(row), row]));
+  const moved = (text, name) => (s) => versus(text, s[name], streamsThen.get(nameOf(s))?.[name]);
   show(
     "tasks",
     table(
       [
-        ["Task", (t) => String(t.task), "number"],
-        ["Subscriptions", (t) => amount(t.subscriptions), "number"],
-        ["Messages received", (t) => amount(received.get(t.task)), "number"],
-        ["Busy (s)", (t) => known((secs) => secs.toFixed(1))(t.busy_s), "number", "time in the bolt's code, since the first submission"],
-        ["Busy now", (t) => percent(t.busy), "number", "share of the last minute in the bolt's code"],
+        ["Task", (t) => String(t.task), "number", "its number in the topology"],
+        ["Subscriptions", of(amount, "subscriptions"), "number", "that live on the task"],
+        ["Messages received", (t) => versus(amount, received.get(t.task), receivedThen.get(t.task)), "number", "that were sent to the task, since the first submission"],
+        ["Busy (s)", of(known((secs) => secs.toFixed(1)), "busy_s"), "number", "time in the bolt's code, since the first submission"],
+        ["Busy now", of(percent, "busy"), "number", "share of the last minute in the bolt's code"],
         ["", (t) => bar(t.busy)],
-        ["Watermark", (t) => amount(t.watermark), "number", "up to where the task has seen everything: the number of a message, or a time in ms since the epoch"],
+        ["Watermark", of(amount, "watermark"), "number", "up to where the task has seen everything: the number of a message, or a time in ms since the epoch"],
       ],
-      tasks,
+      taskRows(measures, matching?.target),
     ),
   );
   show(
@@ -143,10 +182,10 @@ async function render() {
         ["Stream", (s) => s.stream],
         ["From", (s) => s.source],
         ["To", (s) => s.target],
-        ["Tuples", (s) => s.tuples, "number"],
-        ["Per second", (s) => perSecond(s.tuples_per_second), "number"],
-        ["Bytes", (s) => s.bytes, "number"],
-        ["Bytes per second", (s) => perSecond(s.bytes_per_second), "number"],
+        ["Tuples", moved(amount, "tuples"), "number", "that tasks have received, since the first submission"],
+        ["Per second", moved(perSecond, "tuples_per_second"), "number", "tuples per second, over the last minute"],
+        ["Bytes", moved(amount, "bytes"), "number", "of the frames that brought these tuples, since the first submission"],
+        ["Bytes per second", moved(perSecond, "bytes_per_second"), "number", "the same over the last minute"],
       ],
       measures.streams,
     ),

@@ -17,6 +17,7 @@ import { world } from "/static/dskype/world.js";
 
 const RENEW_MS = 10_000; // partitions
 const CITY_ZOOM = 6.5;
+const BEST = 10; // messages that a search finds in place of all that reach a score
 const HINTS = {
   point: "Click the place.",
   bbox: "Drag from one corner of the rectangle to the other.",
@@ -81,7 +82,7 @@ async function follow(id) {
 function edit(id, fields) {
   document.getElementById("new").open = true;
   form.fill(id, fields);
-  field(form.kind === "topk" ? "text" : "expression").focus();
+  field(form.kind === "boolean" ? "expression" : "text").focus();
 }
 
 async function register() {
@@ -107,11 +108,12 @@ async function followGiven() {
   await follow(id);
 }
 
-/** Search the window for what the form describes. It needs no token. */
+/** Search the window for what the form describes, in place of all that reach a score for the best. It needs no token. */
 async function searchWindow() {
   if (!document.getElementById("form").reportValidity()) return;
   show("answer");
-  await found.search(form.described());
+  const { min_score, ...fields } = form.described();
+  await found.search(min_score === undefined ? fields : { ...fields, type: "topk", k: BEST });
 }
 
 // -- start ---------------------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import { getFrom, postTo, token } from "/static/api.js";
 import { el, show } from "/static/dom.js";
-import { connection, path, Stream, topology } from "/static/dskype/page.js";
+import { connection, path, renewing, Stream, topology } from "/static/dskype/page.js";
 import { words } from "/static/dskype/results.js";
 
 const MOST = 50;
@@ -19,6 +19,7 @@ export class Mine {
   /** @param act `follow(id)`, `edit(id, fields)`, `removed(id)` and `problem(error)`. */
   constructor(act) {
     Object.assign(this, { act, known: new Map(), last: new Map(), chosen: null, connection: "connecting", stream: null });
+    this.render = renewing(() => this.#show());
     setInterval(() => this.#times(), 5000);
     document.addEventListener("visibilitychange", () => this.#follow());
   }
@@ -129,14 +130,11 @@ export class Mine {
     for (const time of document.querySelectorAll("#mine time")) time.textContent = ago(Number(time.dataset.ms));
   }
 
-  /** Show the list, once for all changes before the browser draws the page again. The button that has the keyboard keeps it. */
-  render() {
-    this.drawing ??= requestAnimationFrame(() => {
-      this.drawing = null;
-      const held = document.activeElement?.closest("#mine") ? document.activeElement.getAttribute("aria-label") : null;
-      const { ids } = this;
-      show("mine", ids.length ? el("ul", {}, ids.map((id) => this.#row(id))) : el("p", { class: "quiet" }, "None yet. Those that you register or show here are kept in this browser."));
-      if (held) [...document.querySelectorAll("#mine button")].find((one) => one.getAttribute("aria-label") === held)?.focus();
-    });
+  /** Show the list. The button that has the keyboard keeps it. */
+  #show() {
+    const held = document.activeElement?.closest("#mine") ? document.activeElement.getAttribute("aria-label") : null;
+    const { ids } = this;
+    show("mine", ids.length ? el("ul", {}, ids.map((id) => this.#row(id))) : el("p", { class: "quiet" }, "None yet. Those that you register or show here are kept in this browser."));
+    if (held) [...document.querySelectorAll("#mine button")].find((one) => one.getAttribute("aria-label") === held)?.focus();
   }
 }

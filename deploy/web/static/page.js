@@ -50,6 +50,22 @@ export const field = (name) => document.getElementById("form").elements.namedIte
 /** Show why something could not be done. */
 export const problem = (error) => show("answer", el("p", { class: "problem", role: "alert" }, error.message));
 
+const RENDER_MS = 250;
+
+/** Return a function that has something shown anew: before the browser draws the page next, once for all calls until then, and no more often than anybody can read. */
+export function renewing(render) {
+  let [wanted, renewed] = [false, -RENDER_MS];
+  const renew = (now) => {
+    [wanted, renewed] = [false, now];
+    render();
+  };
+  return () => {
+    if (wanted) return;
+    wanted = true;
+    setTimeout(() => requestAnimationFrame(renew), Math.max(0, renewed + RENDER_MS - performance.now()));
+  };
+}
+
 const AGAIN_MS = 2000;
 
 /** Events of a path of the server, followed until it is closed: where the browser gives up, because the server refuses, it is asked again. */

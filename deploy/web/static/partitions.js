@@ -11,6 +11,16 @@ const SWATCHES = 64;
 
 const swatch = (tint) => svg("svg", { width: 12, height: 12, "aria-hidden": "true" }, svg("circle", { cx: 6, cy: 6, r: 5, fill: tint }));
 
+let renderers = null;
+
+/** Return what draws so many shapes. There is one of a kind, for each stays on the map until it is removed. */
+function rendererFor(shapes) {
+  renderers ??= { svg: L.svg(), canvas: L.canvas() };
+  const [used, other] = shapes > SVG_MOST ? [renderers.canvas, renderers.svg] : [renderers.svg, renderers.canvas];
+  other.remove();
+  return used;
+}
+
 /** Show the partitions in a layer of the map, and what they are below it. */
 export async function showPartitions(cells, wanted) {
   if (!wanted()) {
@@ -21,7 +31,7 @@ export async function showPartitions(cells, wanted) {
   if (!wanted()) return; // meanwhile
   cells.clearLayers();
   const placed = partitions.filter(({ box }) => box);
-  const renderer = placed.length > SVG_MOST ? L.canvas() : L.svg();
+  const renderer = rendererFor(placed.length);
   for (const { number, tasks, load, box } of placed) {
     const tint = colours[tasks[0]];
     const look = { renderer, className: "partition", weight: 1, color: tint, fillColor: tint, fillOpacity: 0.1 };

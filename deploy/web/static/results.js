@@ -15,8 +15,11 @@ const said = ({ text, fields }) =>
     : text ?? "";
 const TEXT = ["Text", said, "long"];
 
+const RANK = ["Rank", ({ rank }) => (rank ? String(rank) : ""), "number"];
+const SCORE = ["Score", score, "number"];
+
 /** Return the columns of tables of results: those of a boolean subscription have neither rank nor score. */
-export const columns = ({ isTopk }) => (isTopk ? [["Rank", ({ rank }) => (rank ? String(rank) : ""), "number"], ["Score", score, "number"], MESSAGE, TEXT] : [MESSAGE, TEXT]);
+export const columns = ({ isTopk, isScored }) => [...(isTopk ? [RANK] : []), ...(isTopk || isScored ? [SCORE] : []), MESSAGE, TEXT];
 
 /** Columns of a table of results of objects. */
 export const MOVES = [["Object", ({ object }) => object, "long"], TEXT];
@@ -41,7 +44,8 @@ function shape({ kind, bbox, lat, lon, radius_m, rings }) {
 export function where(fields) {
   if (!fields) return "";
   const scale = fields.distance === "metres" ? `, scale ${count(fields.scale_m)} m` : "";
-  if (fields.type === "topk") return `near ${fields.lat}, ${fields.lon}, k ${fields.k}, alpha ${fields.alpha}${scale}${fields.where ? `, where ${fields.where}` : ""}`;
+  const wanted = fields.type === "topk" ? `k ${fields.k}` : `score ${fields.min_score} or more`;
+  if (["topk", "threshold"].includes(fields.type)) return `near ${fields.lat}, ${fields.lon}, ${wanted}, alpha ${fields.alpha}${scale}${fields.where ? `, where ${fields.where}` : ""}`;
   const shapes = shapesOf(fields);
   const more = shapes.length > 3 ? `, and ${count(shapes.length - 3)} more` : "";
   return shapes.length ? shapes.slice(0, 3).map(shape).join(", or ") + more : "everywhere";

@@ -1,7 +1,7 @@
 // Follows one subscription: what it is, its present list, and what changes.
 
 import { getFrom } from "/static/api.js";
-import { path, Stream } from "/static/dskype/page.js";
+import { path, renewing, Stream } from "/static/dskype/page.js";
 
 const SHOWN = 50; // results that are kept for the page
 const RECENT_MS = 600_000; // results are read from this long ago on; a published list is not so old if anything has changed since
@@ -13,7 +13,7 @@ const keyOf = ({ message, message_id }) => `${typeof message} ${message_id}`;
 export class Watch {
   /**
    * @param id of the subscription.
-   * @param changed called after changes: once for all that come before the browser draws the page again.
+   * @param changed called after changes, a few times a second at most.
    * @param moved called with each result that says that an object has entered or left.
    * @param ended called when it is not known any more of some objects whether they are inside.
    */
@@ -23,6 +23,7 @@ export class Watch {
     this.inside = new Map(); // object -> the result that said that it has entered
     this.newest = [];
     this.count = 0;
+    this.tell = renewing(() => this.changed());
   }
 
   /** Follow a subscription that is about to be registered; return when nothing about it can be missed any more. */
@@ -69,7 +70,7 @@ export class Watch {
       const address = (last) => path("results", { sub: this.id, start, messages: "true", last_event_id: last ?? this.last });
       const on = (act) => (data) => {
         act(data);
-        this.#tell();
+        this.tell();
       };
       const listeners = {
         following: on(resolve),
@@ -82,7 +83,7 @@ export class Watch {
       const changed = (state) => {
         if (this.connection === state) return;
         this.connection = state;
-        this.#tell();
+        this.tell();
       };
       const open = () => (this.stream = new Stream(address, listeners, changed));
       this.seen = () => {
@@ -97,15 +98,6 @@ export class Watch {
       };
       document.addEventListener("visibilitychange", this.seen);
       open();
-    });
-  }
-
-  #tell() {
-    if (this.told) return;
-    this.told = true;
-    requestAnimationFrame(() => {
-      this.told = false;
-      this.changed();
     });
   }
 

@@ -13,7 +13,7 @@ const CLOSEST = 9; // the zoom to which the map goes by itself
 
 const NAMED = 5; // objects inside that are named
 const isMove = ({ object }) => object !== undefined;
-const what = ({ op }) => (op === "enter" || op === "leave" ? el("span", { class: `move ${op}` }, op) : op);
+const what = ({ op, initial }) => (op === "enter" || op === "leave" ? el("span", { class: `move ${op}` }, op) : initial ? `${op}, was there` : op);
 
 /** Return how many objects have entered and not left while the page followed, and some of their names. */
 function inside({ inside }) {
@@ -117,7 +117,7 @@ export class Watched {
     const placed = entries.filter(({ lat }) => lat !== undefined);
     const movesOnly = watch.newest.length > 0 && watch.newest.every(isMove);
     show("list", watch.isTopk ? [el("h3", {}, "Present list"), table(columns(watch), entries, "nothing yet")] : []);
-    show("changes", table([["Time", ({ time_ms }) => time(time_ms)], ["What", what], ...(movesOnly ? MOVES : columns({ isTopk: false }))], watch.newest, "nothing yet"));
+    show("changes", table([["Time", ({ time_ms }) => time(time_ms)], ["What", what], ...(movesOnly ? MOVES : columns({ isScored: watch.fields?.type === "threshold" }))], watch.newest, "nothing yet"));
     show("placed", el("p", { class: "quiet" }, `${placed.length} of ${entries.length} ${watch.isTopk ? "in the list" : "of the newest"} have a known place`));
     this.#pin(watch, placed.filter((entry) => !isMove(entry))); // objects move on, and are shown where they are
   }
@@ -154,10 +154,11 @@ export class Watched {
   #pin({ fields, isTopk }, placed) {
     this.pins.clearLayers();
     const own = { pane: "pins", renderer: this.renderer };
-    const mine = { ...own, className: "subscription", weight: 2, color: colour("--here"), fillColor: colour("--here"), fillOpacity: 0.12, interactive: false };
+    const [here, ground, first, pin] = ["--here", "--ground", "--first", "--pin"].map(colour); // asked for once: after each change of the page it costs a look at all styles
+    const mine = { ...own, className: "subscription", weight: 2, color: here, fillColor: here, fillOpacity: 0.12, interactive: false };
     for (const shape of fields ? shapesOf(fields) : []) for (const layer of layersOf(shape, mine)) layer.addTo(this.pins);
     for (const entry of [...placed].reverse()) {
-      const look = { ...own, className: "pin", radius: 6, weight: 1.5, color: colour("--ground"), fillColor: colour(isTopk && entry.rank === 1 ? "--first" : "--pin"), fillOpacity: 1 };
+      const look = { ...own, className: "pin", radius: 6, weight: 1.5, color: ground, fillColor: isTopk && entry.rank === 1 ? first : pin, fillOpacity: 1 };
       L.circleMarker([entry.lat, entry.lon], look).bindTooltip(tip(...lines(entry))).addTo(this.pins);
     }
   }

@@ -66,9 +66,12 @@ export async function world(id) {
     paint();
     labels.draw();
   });
+  new ResizeObserver(() => map.invalidateSize({ animate: false })).observe(map.getContainer()); // also where what is above the map changes its height
   const whole = [[-56, -180], [78, 180]];
   map.fitBounds(whole, { animate: false });
-  map.setMinZoom(Math.max(0, map.getBoundsZoom(whole) - 0.5)).setMaxBounds([[-120, -230], [120, 230]]);
+  const limits = [[-120, -230], [120, 230]];
+  map.setMinZoom(Math.max(0, map.getBoundsZoom(whole) - 0.5)).panInsideBounds(limits, { animate: false }); // else the map would slide there under whoever begins to draw
+  map.setMaxBounds(limits);
   return Object.assign(map, { gazetteer });
 }
 

@@ -49,7 +49,8 @@ def stage(kafka, source, served):
     """A topology with messages, a subscription and measurements."""
     run_plan(kafka, {"dskype.distributor": "agrid", "dskype.attributes": {"price": "number"}}, 3)
     source.views = [watched(view("dskype", 3))]
-    run_for(source.views[0].reports, 30, now_ms())
+    for end_ms in (now_ms() - 86_400_000, now_ms()):
+        run_for(source.views[0].reports, 70, end_ms)
     topics = kafka.topology()
     for one in messages(200):
         kafka.broker.write(topics.messages, None, json.dumps(one).encode())
@@ -69,6 +70,9 @@ def test_the_pages_keep_the_rules(stage, kafka, source, axe, tmp_path, scheme, s
             browser.open(stage.url + page)
             browser.wait("document.querySelector('#health').innerText.startsWith('Running')")
             assert violations(browser, axe) == [], page
+        browser.click("//input[@name='compare']")
+        browser.wait("document.querySelectorAll('.then').length > 20")
+        assert violations(browser, axe) == [], "a comparison"
         browser.open(f"{stage.url}#sub=park&partitions=true")
         browser.wait("document.querySelectorAll('#list tbody tr').length === 3")
         assert violations(browser, axe) == [], "a subscription"
@@ -80,6 +84,8 @@ def test_the_pages_keep_the_rules(stage, kafka, source, axe, tmp_path, scheme, s
         assert violations(browser, axe) == [], "a search"
         browser.open(f"{stage.url}index.html")
         browser.open(stage.url)
+        browser.run("document.getElementById('more').open = true; document.querySelector('[name=kind][value=threshold]').click()")
+        assert violations(browser, axe) == [], "a score"
         for tool in ("bbox", "circle", "polygon"):
             put(browser, tool)
         type_into(browser, "expression", "coffee AND")

@@ -38,7 +38,7 @@ def write(kafka, topics, **message):
 
 
 def test_what_expressions_may_speak_of_is_told(kafka, served):
-    assert get(served, "language") == {"attributes": [], "fields": [], "prefixes": False, "wordless": False}
+    assert get(served, "language") == {"attributes": [], "fields": [], "prefixes": False, "wordless": False, "objects": False}
 
 
 def test_attributes_are_offered_with_their_types_and_comparisons(kafka, served):

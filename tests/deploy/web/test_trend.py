@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from dskype.deploy.web import trend
 from dskype.deploy.web.trend import Trend, WatchedReports
 
 from .scene import report, run_for
@@ -76,3 +77,35 @@ def test_the_columns_are_made_once_for_each_row(reports, monkeypatch):
     for _ in range(5):
         assert len(reports.trend.columns()["time_s"]) > rows
     assert len(made) <= 2
+
+
+DAY_MS = 86_400_000
+
+
+def test_measurements_are_kept_for_a_day_and_the_nearest_ones_are_found():
+    found = WatchedReports({"state": {"conf": {}}})
+    end_ms = 100 * DAY_MS
+    assert found.earlier.at(end_ms - DAY_MS, end_ms) is None
+    for ago_ms, rate in ((DAY_MS + 7_200_000, 100), (DAY_MS, 300), (3_600_000, 500)):
+        run_for(found, 70, end_ms - ago_ms, per_second=rate)
+    then = found.earlier.at(end_ms - DAY_MS, end_ms)
+    assert abs(then["time_ms"] - (end_ms - DAY_MS)) <= 10_000 and [task["task"] for task in then["components"][1]["tasks"]] == [2, 3]
+    assert 200 < then["messages"]["per_second"] < 400, "the first minute after a gap has no rates, and is not kept"
+    assert found.earlier.at(end_ms - 3_600_000, end_ms)["time_ms"] > then["time_ms"]
+    assert found.earlier.at(end_ms - 50 * DAY_MS, end_ms)["time_ms"] < then["time_ms"], "of a time before everything that is kept, the oldest"
+    assert found.earlier.at(end_ms, end_ms - 50 * DAY_MS) is None
+
+
+def test_measurements_are_kept_at_intervals_and_not_for_ever(monkeypatch):
+    monkeypatch.setattr(trend, "EARLIER_MS", 10_000)
+    monkeypatch.setattr(trend, "EARLIER", 5)
+    found = WatchedReports({"state": {"conf": {}}})
+    run_for(found, 300, 1_000_000)
+    oldest, newest = (found.earlier.at(time_ms, 2**53)["time_ms"] for time_ms in (0, 2**53))
+    assert newest == 1_000_000 and newest - oldest == 40_000
+
+
+def test_a_topology_that_is_submitted_again_is_not_compared_with_the_one_before(reports):
+    assert reports.earlier.at(0, 2**53) is not None
+    reports.feed(json.dumps({**json.loads(report("subscription-bolt", 2_000_000, {"task": 2})), "topology": "dskype-2-2"}).encode())
+    assert reports.earlier.at(0, 2**53) is None

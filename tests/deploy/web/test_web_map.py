@@ -295,3 +295,18 @@ def test_one_line_says_how_far_a_topology_is_behind_and_what_to_do(browser, kafk
     tasks[1]["kafka"] = [["t", 0, 50_000, 50_000]]
     browser.wait("document.querySelector('#health').innerText.startsWith('Running dskype:')")
     assert browser.problems() == []
+
+
+def test_partitions_that_are_shown_again_leave_nothing_on_the_map(browser, kafka, served):
+    run_plan(kafka, {"dskype.distributor": "agrid"}, 4)
+    browser.open(served.url)
+    nodes = []
+    for _ in range(4):
+        browser.click("//input[@name='partitions']")
+        browser.wait("document.querySelectorAll('#map path.partition').length > 1")
+        nodes.append(browser.run("return document.querySelectorAll('#map *').length"))
+        assert browser.run("return [...document.querySelectorAll('#map svg')].every((one) => getComputedStyle(one).willChange === 'auto')")
+        browser.click("//input[@name='partitions']")
+        browser.wait("document.querySelectorAll('#map path.partition').length === 0")
+    assert len(set(nodes)) == 1
+    assert browser.problems() == []

@@ -456,3 +456,69 @@ def test_a_phone_can_use_the_pages_and_everything_comes_from_their_server(served
             assert phone.problems() == []
     finally:
         phone.close()
+
+
+def test_a_score_and_what_is_wanted_seldom_are_fields_of_the_form(browser, kafka, served):
+    topics = kafka.topology()
+    run_plan(kafka, {"dskype.boolean.wordless": True})
+    publish(kafka, topics, "m1", "a park")
+    browser.open(f"{served.url}#token={TOKEN}")
+    browser.open(f"{served.url}")
+    shown = "return [...document.querySelectorAll('#form [name]')].filter((field) => field.checkVisibility()).map(({ name }) => name)"
+    assert "k" in browser.run(shown) and not {"min_score", "initial", "meta"} & set(browser.run(shown))
+    browser.click("//input[@name='kind'][@value='threshold']")
+    assert "min_score" in browser.run(shown) and "k" not in browser.run(shown)
+    fill(browser, {"lat": "43.04", "lon": "-87.9", "id": "near", "min_score": "0.75", "ttl_s": "60"})
+    type_into(browser, "text", "park")
+    browser.wait("document.querySelector('#draft').innerText.includes('1 of the 1 newest messages could have reached the score')")
+    browser.click("//details[@id='more']/summary")
+    assert "meta" in browser.run(shown) and not {"initial", "inside"} & set(browser.run(shown))
+    type_into(browser, "meta", "{user}")
+    assert browser.run("return document.querySelectorAll('#form [name=meta]:invalid').length") == 1
+    type_into(browser, "meta", '{"user": 7}')
+    browser.click("//button[@name='register']")
+    browser.wait("document.querySelector('#answer').innerText === 'Registered.'")
+    (stored,) = kafka.broker.logs[topics.subscriptions, 0]
+    fields = {"type": "threshold", "text": "park", "lat": 43.04, "lon": -87.9, "min_score": 0.75, "alpha": 0.5, "ttl_s": 60, "meta": {"user": 7}}
+    assert json.loads(stored.value) == fields
+    write_result(kafka, topics, "near", 1, op="match", score=0.875)
+    browser.wait("document.querySelectorAll('#changes tbody tr').length === 1")
+    assert browser.rows("#changes")[0]["Score"] == "0.875000" and "near 43.04, -87.9, score 0.75 or more, alpha 0.5" in browser.text("#state")
+    browser.open(f"{served.url}dskype/subscriptions.html")
+    assert browser.rows("#list")[0]["Where"] == "near 43.04, -87.9, score 0.75 or more, alpha 0.5"
+    browser.open(f"{served.url}#sub=near")
+    browser.wait("document.querySelector('#actions button')?.innerText === 'Edit'")
+    browser.click("//div[@id='actions']/button[text()='Edit']")
+    browser.click("//button[@name='register']")
+    browser.wait("document.querySelector('#answer').innerText === 'Registered.'")
+    assert [json.loads(record.value) for record in kafka.broker.logs[topics.subscriptions, 0]] == [fields, fields] and browser.problems() == []
+
+
+def test_what_matches_already_is_asked_for_with_a_box_of_boolean_subscriptions(browser, kafka, served):
+    topics = kafka.topology()
+    run_plan(kafka, {"dskype.boolean.wordless": True, "dskype.objects": True})
+    browser.open(f"{served.url}#token={TOKEN}")
+    browser.open(f"{served.url}")
+    browser.click("//details[@id='more']/summary")
+    browser.click("//input[@name='kind'][@value='boolean']")
+    type_into(browser, "expression", "park")
+    type_into(browser, "id", "b")
+    browser.click("//input[@name='initial']")
+    browser.click("//input[@name='inside']")
+    browser.click("//button[@name='register']")
+    browser.wait("document.querySelector('#answer').innerText === 'Registered.'")
+    fields = {"type": "boolean", "expression": "park", "initial": True, "inside": True}
+    assert json.loads(kafka.broker.logs[topics.subscriptions, 0][-1].value) == fields
+    write_result(kafka, topics, "b", 1, op="match", initial=True)
+    browser.wait("document.querySelectorAll('#changes tbody tr').length === 1")
+    assert browser.rows("#changes")[0]["What"] == "match, was there"
+    kafka.broker.write(topics.subscriptions, "c", json.dumps({**fields, "initial": 7}).encode())
+    browser.open(f"{served.url}index.html")
+    browser.open(f"{served.url}#sub=c")
+    browser.wait("document.querySelector('#actions button')?.innerText === 'Edit'")
+    browser.click("//div[@id='actions']/button[text()='Edit']")
+    browser.click("//input[@name='inside']")
+    browser.click("//button[@name='register']")
+    browser.wait("document.querySelector('#answer').innerText === 'Registered.'")
+    assert json.loads(kafka.broker.logs[topics.subscriptions, 0][-1].value) == {"type": "boolean", "expression": "park", "initial": 7}
+    assert browser.problems() == []

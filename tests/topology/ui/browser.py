@@ -119,8 +119,16 @@ class Browser:
 
     def prefer(self, scheme: str) -> None:
         """Let pages see that the user prefers ``light`` or ``dark`` colours; an empty text: no preference."""
-        features = [{"name": "prefers-color-scheme", "value": scheme}]
-        self._call("POST", "/goog/cdp/execute", {"cmd": "Emulation.setEmulatedMedia", "params": {"features": features}})
+        self.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def devtools(self, command: str, **parameters: Any) -> dict[str, Any]:
+        """Return the answer to a command of the Chrome DevTools Protocol."""
+        return self._call("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})
+
+    @property
+    def pid(self) -> int:
+        """Return the process of the driver; those of the browser are its children."""
+        return self._process.pid
 
     def leave(self) -> None:
         """Show an empty page, and forget what the console has shown."""

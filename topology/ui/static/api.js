@@ -103,6 +103,8 @@ export const health = Object.assign(new EventTarget(), { brokers: true, heardMs:
 const healthBox = document.querySelector("header").insertAdjacentElement("afterend", el("div", { id: "health" }));
 const WORDS = { stuck: "Stuck", behind: "Behind", unknown: "Not known" };
 
+const FLOWS = "records/s: what the spouts of a topology have just taken from their topics per second; wait: records that they have not taken yet";
+
 /** Return the line of a server that has nothing to complain of: what it has just seen, and when. */
 function allWell(topologies) {
   if (topologies === null) return el("p", { class: "state asking" }, "Asking the server how it is...");
@@ -110,7 +112,7 @@ function allWell(topologies) {
   const others = topologies.filter((one) => !running.includes(one)).map(({ name, status, health }) => `${name} is ${health.state === "starting" ? "starting" : status.toLowerCase()}`);
   const flows = running.map(({ name, waiting, takenPerSecond }) => `${name}${takenPerSecond === null ? "" : `: ${rate(takenPerSecond)} records/s`}${waiting ? `, ${count(waiting)} wait` : ""}`);
   const said = [...flows, ...others].join("; ") || "no topology runs";
-  return el("p", { class: `state ${running.length && !others.length ? "running" : "asking"}` }, el("b", {}, running.length ? "Running" : "Nothing runs"), ` ${said}. `, el("span", { class: "quiet" }, `Seen at ${moment(health.heardMs / 1000).slice(11)}.`));
+  return el("p", { class: `state ${running.length && !others.length ? "running" : "asking"}`, title: FLOWS }, el("b", {}, running.length ? "Running" : "Nothing runs"), ` ${said}. `, el("span", { class: "quiet" }, `Seen at ${moment(health.heardMs / 1000).slice(11)}.`));
 }
 
 function showHealth() {

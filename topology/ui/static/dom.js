@@ -24,7 +24,7 @@ export const show = (id, ...children) => document.getElementById(id).replaceChil
 export const link = (href, text) => el("a", { href }, text);
 
 /** Return a term; what it means appears when the mouse is on it, or the focus. */
-const term = (text, what) => (what ? el("abbr", { title: what, tabindex: "0" }, text) : text);
+export const term = (text, what) => (what ? el("abbr", { title: what, tabindex: "0" }, text) : text);
 
 /**
  * Return a table.

@@ -1,0 +1,94 @@
+"""The page of loads in a real browser: each number is explained, and is compared with what it was a day ago, as far as that is known."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from dskype.topology.core.steady_clock import now_ms
+
+from .scene import run_for, run_plan, watched
+from .server import get, view
+
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def reports(kafka, source):
+    """The reports of the only topology, which has an A-Grid."""
+    run_plan(kafka, {"dskype.distributor": "agrid"}, 3)
+    source.views = [watched(view("dskype", 3), **{"dskype.distributor": "agrid"})]
+    return source.views[0].reports
+
+
+def open_load(browser, served):
+    browser.open(f"{served.url}dskype/load.html")
+    browser.wait(
+        "document.querySelectorAll('#charts canvas').length === 6 && document.querySelector('#plan dl') && document.querySelectorAll('#tasks tbody tr').length === 2"
+    )
+
+
+def numbers(browser):
+    """Return the number of cells that have digits, by what they are called, and those whose name or picture says nothing when the mouse is on it."""
+    script = """
+        const cells = [...document.querySelectorAll('main dd, main td')].filter((cell) => /[0-9]/.test(cell.innerText) && !cell.closest('.u-legend'));
+        const nameOf = (cell) => cell.tagName === 'DD' ? cell.previousElementSibling : cell.closest('table').tHead.rows[0].cells[cell.cellIndex];
+        const captions = [...document.querySelectorAll('main figcaption')];
+        const silent = [...cells.map(nameOf), ...captions].filter((name) => !(name.querySelector('abbr[title][tabindex]')?.title.length > 10));
+        return [cells.length, captions.length, silent.map(({ textContent }) => textContent)];
+    """
+    return browser.run(script)
+
+
+def test_every_number_is_explained(browser, served, reports):
+    run_for(reports, 60, now_ms())
+    open_load(browser, served)
+    cells, captions, silent = numbers(browser)
+    assert silent == [] and captions == 6 and cells > 25
+    assert "topic" in browser.run("return document.querySelector('#health .state').title")
+    assert browser.problems() == []
+
+
+def test_without_history_nothing_is_compared(browser, served, reports):
+    run_for(reports, 60, now_ms())
+    open_load(browser, served)
+    assert browser.run("return document.getElementById('compare').checkVisibility()") is False and "was" not in browser.text("main")
+    assert get(served, "measures?ago_s=86400") is None
+
+
+def test_every_number_is_compared_with_the_same_time_one_day_ago(browser, served, reports):
+    end_ms = now_ms()
+    run_for(reports, 60, end_ms - DAY_MS, (0.5, 0.5), per_second=450)
+    run_for(reports, 60, end_ms)
+    then = get(served, "measures?ago_s=86400")
+    assert abs(end_ms - DAY_MS - then["time_ms"]) <= 60_000
+    open_load(browser, served)
+    assert "was" not in browser.text("main")
+    at = time.strftime("%Y-%m-%d %H:%M", time.localtime(then["time_ms"] / 1000))
+    assert browser.text("#compare").strip() == f"compare with a day ago, {at}"
+    browser.click("//input[@name='compare']")
+    browser.wait("document.querySelector('#now .then')")
+    facts = dict(browser.run("return [...document.querySelectorAll('#now dt')].map((name) => [name.innerText, name.nextElementSibling.innerText])"))
+    assert all("\nwas " in value for value in facts.values()), facts
+    assert f"was {then['messages']['processed']:,}, +" in facts["Messages"]
+    assert f"was {then['balance']['busy']:.2f}, +" in facts["Balance of busy time"]
+    tasks, streams = browser.rows("#tasks"), browser.rows("#streams")
+    received = next(stream for stream in then["streams"] if stream["stream"] == "matching")["tasks"]
+    assert [f"was {task['tuples']:,}, " in row["Messages received"] for row, task in zip(tasks, received, strict=True)] == [True, True]
+    assert all("was" in row[name] for row in tasks for name in ("Subscriptions", "Busy (s)", "Busy now", "Watermark"))
+    assert all("was" in row[name] for row in streams for name in ("Tuples", "Per second", "Bytes", "Bytes per second"))
+    assert numbers(browser)[2] == []
+    browser.click("//input[@name='compare']")
+    browser.wait("!document.querySelector('.then')")
+    assert browser.problems() == []
+
+
+def test_a_shorter_history_says_that_it_is_the_oldest(browser, served, reports):
+    end_ms = now_ms()
+    run_for(reports, 60, end_ms - 3_600_000)
+    run_for(reports, 60, end_ms)
+    open_load(browser, served)
+    at = time.strftime("%Y-%m-%d %H:%M", time.localtime(get(served, "measures?ago_s=86400")["time_ms"] / 1000))
+    assert browser.text("#compare").strip() == f"compare with {at}, the oldest that is kept"
+    assert browser.problems() == []
