@@ -104,7 +104,11 @@ def report(sim: Any) -> None:
     for component, query in sorted(sim._queries.items()):
         for index in range(sim.plan.num_executors(component)):
             if index not in query.executors:
-                sim._executor(query, index).note_restored()
+                executor = sim._executor(query, index)
+                for task in () if executor.is_spout else executor.tasks:
+                    if (version := query.positions[task.inbox, task.index]) > task.version:
+                        executor.bring_to(task.id, version)
+                executor.note_restored()
             for record in query.executors[index].report():
                 sim.log.write(record)
 
