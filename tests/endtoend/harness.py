@@ -522,7 +522,8 @@ def play(
             if places is not None:
                 record = places.of_subscription(record)
             if objects is not None and isinstance(record, dict) and objects.random() < 0.5:
-                record["inside"] = objects.random() < 0.7
+                inside = objects.random() < 0.7
+                record |= {"inside": inside} if record["type"] == "boolean" else {}
             if living is not None and record is not None and record["type"] == "topk" and living.random() < 0.3:
                 record["ttl_s"] = living.choice([0.2, 0.5, 1, 2])
             record = record if initial is None else initial.of_subscription(record)
