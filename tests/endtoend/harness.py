@@ -522,7 +522,8 @@ def play(
             if places is not None:
                 record = places.of_subscription(record)
             if objects is not None and isinstance(record, dict) and objects.random() < 0.5:
-                record["inside"] = objects.random() < 0.7
+                inside = objects.random() < 0.7
+                record |= {"inside": inside} if record["type"] == "boolean" else {}
             if living is not None and record is not None and record["type"] == "topk" and living.random() < 0.3:
                 record["ttl_s"] = living.choice([0.2, 0.5, 1, 2])
             record = record if initial is None else initial.of_subscription(record)
@@ -801,11 +802,12 @@ def world_of(simulation, timed=False, hint=""):
         id = json.dumps(value.get("id", f"{record.partition}-{record.offset}"))
         around = geometry.box_of(value["region"]) if "region" in value else value.get("bbox")
         west, south, east, north = around or (value["lon"], value["lat"], value["lon"], value["lat"])
+        middle = (west + east) / 2 if west <= east else (west + east + 360) / 2
         message = {
             "seq": seq,
             "position": value.get("ts", record.timestamp_ms) if timed else seq,
             "lat": (south + north) / 2,
-            "lon": (west + east) / 2 if west <= east else 180 - (180 - (west + east + 360) / 2) % 360,
+            "lon": middle if middle < 180 + 1e-9 else middle - 360,  # one on the antimeridian is at 180; ``box_of`` rounds
             "place": {part: value[part] for part in ("lat", "lon", "bbox", "region") if part in value},
             "id": id,
             "weights": naive.norm_weights(counts, df, documents) if counts else {},

@@ -194,7 +194,7 @@ def test_results_are_those_of_hashing(seed):
     assert matches(auto) == matches(play_still({"dskype.window.messages": 10}, seed)) != set()
 
 
-@pytest.mark.parametrize(("repartition_ms", "seed"), [(0, 3), (4_000, 4)])
+@pytest.mark.parametrize(("repartition_ms", "seed"), [(0, 3), (4_000, 5)])
 def test_results_of_hybrid_partitioning_are_those_of_hashing(repartition_ms, seed):
     conf = conf_of("hybrid", **{"dskype.balance.repartition.ms": repartition_ms, "dskype.balance.repartition.gain": 0, "dskype.balance.beta": 0})
     auto = play_still(conf, seed, Faults.heavy())

@@ -135,7 +135,7 @@ def test_worlds_with_crashes(chunk):
         simulation = Simulation(conf, {"subscription-bolt": n} | tasks, seed=seed, faults=Faults.heavy())
         planner = Planner(simulation, rng) if name != "hashing" and rng.random() < 0.7 else None
         more = {"living": random.Random(f"moved {seed}"), "initial": Initial(rng), "lives": EXPIRING, "trouble": rng}
-        play(simulation, rng, timed=timed, planner=planner, topk=0, messages=80, **more)
+        play(simulation, rng, timed=timed, planner=planner, topk=0.1, messages=80, **more)
         for _ in range(4):
             if not unfinished(simulation):
                 break

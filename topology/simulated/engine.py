@@ -6,7 +6,6 @@ import random
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from dskype.topology.components import KafkaSpout
@@ -30,20 +29,17 @@ __all__ = ["SimulatedTopology"]
 
 @dataclass
 class _Query:
-    """What Spark would hold for one component: positions, the batch in flight, and executors.
+    """What Spark would hold for one component: positions and executors.
 
-    :param elsewhere: the executors on another host.
     :param stale: a query that this one has replaced, and that does not know it.
-    :param unwritten: rows of a stale query's last batch that are not in the log yet.
+    :param unwritten: records of a stale query's last batch that are not in the log yet.
     """
 
     component: str
     positions: dict[tuple[str, int], int]
     batch_id: int = 0
-    in_flight: dict[tuple[str, int], tuple[int, int]] | None = None
     term: int = 0
     executors: dict[int, Executor] = field(default_factory=dict)
-    elsewhere: dict[int, Executor] = field(default_factory=dict)
     stale: _Query | None = None
     unwritten: list[OutRecord] = field(default_factory=list)
 
@@ -242,13 +238,12 @@ class SimulatedTopology:
     def run(self, max_batches: int) -> int:
         """Run up to ``max_batches`` batches, while any query has something to read; return how many were run."""
         count = 0
-        while count < max_batches and (busy := [q for q in self._queries.values() if q.in_flight or self._available(q)]):
+        while count < max_batches and (busy := [q for q in self._queries.values() if self._available(q)]):
             count += 1
             if self._random is None:
                 self._run_batch(min(busy, key=lambda q: q.batch_id))
             else:
-                query = self._random.choice(busy)
-                (run_executor if query.component in self.real_time else SimulatedTopology._run_batch_with_faults)(self, query)
+                run_executor(self, self._random.choice(busy))
             self._read_metrics()
         if self._random is not None:
             report(self)
@@ -295,7 +290,6 @@ class SimulatedTopology:
     def _commit(self, query: _Query, ranges: dict[tuple[str, int], tuple[int, int]]) -> None:
         for key, (_, stop) in ranges.items():
             query.positions[key] = stop
-        query.in_flight = None
         query.batch_id += 1
 
     def _run_batch(self, query: _Query) -> None:
@@ -318,7 +312,6 @@ class SimulatedTopology:
     def _restart(self, query: _Query) -> None:
         """Restart a query, as after a crash: with new processes, and positions from the snapshots."""
         query.executors.clear()
-        query.elsewhere.clear()
         query.term = self._term
         if self._random is not None:
             for task in self.plan.component_tasks(query.component):
@@ -331,7 +324,7 @@ class SimulatedTopology:
         query.positions = start_positions(self.plan, query.component, self.store)
         self.store.problems.clear()
         self._external_positions(query)
-        query.in_flight, query.batch_id = None, 0
+        query.batch_id = 0
 
     def restart_all(self) -> None:
         """Let the driver die: another one takes the next term and restarts every query."""
@@ -365,54 +358,6 @@ class SimulatedTopology:
                 self._save(executor, query.batch_id)
             self.drop_old_records()
 
-    def _run_batch_with_faults(self, query: _Query) -> None:
-        rng = self._random
-        self.write_late()
-        if query.in_flight is None:
-            self._perhaps_restart(query)
-            if not (ranges := self._cut(query)):
-                return
-            query.in_flight = ranges
-            self._perhaps_save(query)
-        ranges = query.in_flight
-        if self._strikes("elsewhere"):
-            query.executors, query.elsewhere = query.elsewhere, query.executors
-        if self._strikes("lost_before"):
-            self._lose_executors(query)
-        try:
-            records = self._batch_records(ranges)
-        except LostInputError:  # a query that it has replaced was ahead of it
-            self._count("overtaken")
-            self._restart(query)
-            return
-        parts = [records]
-        if len(ranges) > 1 and rng.random() < 0.3:  # two Spark tasks share the batch
-            keys = sorted(ranges)
-            chosen = set(rng.sample(keys, len(keys) // 2))
-            parts = [[r for r in records if ((r.topic, r.partition) in chosen) is side] for side in (True, False)]
-        others = self._other_owners(query)
-        if self._strikes("run_twice"):
-            others.append(lambda: self._run_elsewhere(query, records))
-        out = self._run_among(others, [partial(self._handle, query, part) for part in parts])
-        if out is None:  # its processes end, and the batch is run again
-            query.executors.clear()
-            return
-        if self._strikes("lost_after"):
-            self._lose_executors(query)
-            return
-        if self._strikes("torn_write"):
-            for record in out:
-                if rng.random() < 0.6:
-                    self._write(record)
-            return
-        for record in out:
-            self._write(record)
-        if self._strikes("repeated"):
-            if rng.random() < 0.5:
-                self._lose_executors(query)
-            return
-        self._commit(query, ranges)
-
     # -- second owners ----------------------------------------------------------------------------
 
     def _other_owners(self, query: _Query) -> list[Callable[[], None]]:
@@ -442,9 +387,8 @@ class SimulatedTopology:
 
     def _leave_behind(self, query: _Query) -> None:
         """Replace a query, and keep the old one running as a stale one."""
-        query.stale = _Query(query.component, dict(query.positions), query.batch_id, query.in_flight, query.term, query.executors)
+        query.stale = _Query(query.component, dict(query.positions), query.batch_id, query.term, query.executors)
         query.executors = {}
-        query.elsewhere.clear()
 
     def _write(self, record: OutRecord) -> None:
         """Write a record.
@@ -475,17 +419,6 @@ class SimulatedTopology:
         if others and self._random.random() < chance:
             self._random.choice(others)()
 
-    def _run_elsewhere(self, query: _Query, records: list[InRecord]) -> None:
-        """Run the present batch on another host as well, as when Spark has lost contact with it."""
-        there = _Query(query.component, query.positions, query.batch_id, term=query.term, executors=query.elsewhere)
-        try:
-            for record in self._handle(there, records):
-                if self._random.random() < 0.2:
-                    self._late.append(record)
-        except JournalTakenError:
-            self._count("journal_taken")
-            query.elsewhere.clear()
-
     def _run_stale(self, query: _Query) -> None:
         """Run the next batch of the stale query, or let it end."""
         rng, stale = self._random, query.stale
@@ -498,14 +431,14 @@ class SimulatedTopology:
         for record in stale.unwritten:
             self._write_stale(record)
         stale.unwritten = []
-        ranges = stale.in_flight or self._cut(stale)
+        ranges = self._cut(stale)
         try:
             records = self._batch_records(ranges)
         except LostInputError:  # its successor is ahead of it
             query.stale = None
             return
         try:
-            stale.unwritten = self._handle(stale, records)
+            stale.unwritten = self._handle(stale, records, report=False)  # its successor waits until it reports no more
             self._commit(stale, ranges)
             self._count("stale_batches")
         except JournalTakenError:

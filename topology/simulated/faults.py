@@ -11,20 +11,18 @@ __all__ = ["Faults"]
 class Faults:
     """How likely each fault is, per batch; with 0 for all, the run is faithful.
 
-    :param lost_before: the executors die before they process the batch.
-    :param lost_after: the executors die after the batch, before the sink has written anything.
-    :param torn_write: the sink writes a part (perhaps later records without earlier ones), and the batch is run again.
-    :param repeated: the batch is written completely and run again (a retry, or the driver was killed before its commit).
-    :param restarted: the query restarts from the snapshots; batches get other boundaries.
+    :param lost_before: executors die before they process the batch.
+    :param lost_after: the executor dies after the batch, before it has written anything.
+    :param torn_write: it dies when a part is written.
+    :param repeated: it dies when everything is written, and nobody knows.
+    :param restarted: the query restarts from the snapshots.
     :param all_restarted: the driver dies, and every query restarts.
-    :param elsewhere: the batch runs on another host, whose executors have missed what happened since they last ran. With real-time queries, an
-        executor moves to another host.
-    :param run_twice: another host runs the batch as well, at the same time; its output is written late, in part or never.
-    :param second_owner: the query is replaced without knowing it, and gets its own batches beside its successor. The rows of a
+    :param elsewhere: the executor moves to another host, where it begins at its snapshots.
+    :param second_owner: the query is replaced without knowing it, and gets its own batches beside its successor. The records of a
         batch are written before its next one, or, when the query ends, late, in part or never.
     :param damaged: the newest snapshot of a task is damaged before a restart.
     :param snapshot: a snapshot is taken before the batch, besides those that are due by time.
-    :param begun_again: with real-time queries, Spark passes on records of its batch again, while the task that it has replaced passes on some, too.
+    :param begun_again: Spark passes on records of its batch again, while the task that it has replaced passes on some, too.
     """
 
     lost_before: float = 0.0
@@ -34,7 +32,6 @@ class Faults:
     restarted: float = 0.0
     all_restarted: float = 0.0
     elsewhere: float = 0.0
-    run_twice: float = 0.0
     second_owner: float = 0.0
     damaged: float = 0.0
     snapshot: float = 0.0
@@ -51,7 +48,6 @@ class Faults:
             restarted=0.06,
             all_restarted=0.02,
             elsewhere=0.08,
-            run_twice=0.08,
             second_owner=0.04,
             damaged=0.2,
             snapshot=0.2,

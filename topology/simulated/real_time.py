@@ -1,6 +1,4 @@
-"""Real-time queries, simulated: each executor gets the records of its partitions one by one, cuts its own batches, and writes its records itself.
-
-It differs from micro-batches in these ways:
+"""One executor of a query, simulated: it gets the records of its partitions one by one, cuts its own batches, and writes its records itself.
 
 - An executor goes on while a batch of another executor of its component has failed.
 - An executor that cannot write ends, so its tasks are never ahead of what was written. Its successor begins where everything before was written, and cuts its
@@ -10,6 +8,8 @@ It differs from micro-batches in these ways:
 - Spark may pass on records again, which the executor leaves out.
 - Spouts emit without a record, too.
 - Executors report from time to time and not with each batch.
+
+Micro-batches take the same path; only the pulses differ, which wake an executor for an idle spout.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def real_time_components(plan: TopologyPlan) -> frozenset[str]:
 
 
 def run_executor(sim: Any, query: Any) -> None:
-    """Run the next batch of one executor of a real-time query, perhaps with faults.
+    """Run the next batch of one executor of a query, perhaps with faults.
 
     :param sim: the :class:`~dskype.topology.simulated.engine.SimulatedTopology`, which has a seed.
     """
@@ -100,12 +100,15 @@ def _begun_again(sim: Any, ranges: dict[tuple[str, int], tuple[int, int]]) -> li
 
 
 def report(sim: Any) -> None:
-    """Let the executors of real-time queries report what they have done since they last did; those that have ended start again before."""
-    for component in sorted(sim.real_time):
-        query = sim._queries[component]
+    """Let executors report what they have done since they last did; those that have ended start again before."""
+    for component, query in sorted(sim._queries.items()):
         for index in range(sim.plan.num_executors(component)):
             if index not in query.executors:
-                sim._executor(query, index).note_restored()
+                executor = sim._executor(query, index)
+                for task in () if executor.is_spout else executor.tasks:
+                    if (version := query.positions[task.inbox, task.index]) > task.version:
+                        executor.bring_to(task.id, version)
+                executor.note_restored()
             for record in query.executors[index].report():
                 sim.log.write(record)
 

@@ -78,7 +78,8 @@ def expected(name):
     return result(name, run(name))
 
 
-def check(name, seed, transport="micro-batch"):
+def check(name, seed):
+    transport = ("real-time", "micro-batch")[seed % 2]
     sim = run(name, seed, Faults.heavy(), transport)
     hint = f"reproduce with DSKYPE_FAULT_SEED={name}:{seed}; {transport}; faults {sim.fault_counts}"
     assert result(name, sim) == expected(name), hint
@@ -100,9 +101,9 @@ def test_a_plain_run_delivers_everything_once():
 
 
 FAULTS = set(
-    "lost_before lost_after torn_write repeated restarted all_restarted elsewhere snapshot run_twice second_owner stale_batches journal_taken fenced".split()
+    "lost_before lost_after torn_write repeated restarted all_restarted elsewhere snapshot begun_again second_owner stale_batches journal_taken fenced".split()
 )
-"""What a process meets in the schedules of micro-batches."""
+"""What a process meets in the schedules."""
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -128,15 +129,6 @@ def test_faults_change_nothing(name, chunk):
 def test_a_plain_run_in_real_time_gives_what_micro_batches_give():
     for name in TOPOLOGIES:
         assert result(name, run(name, transport="real-time")) == expected(name), name
-
-
-@pytest.mark.parametrize("name", sorted(TOPOLOGIES))
-def test_faults_of_real_time_queries_change_nothing(name):
-    met = Counter()
-    for seed in range(SEEDS // 6):
-        met.update(check(name, seed, "real-time").fault_counts)
-    missing = {"lost_after", "torn_write", "repeated", "restarted", "second_owner", "stale_batches", "journal_taken", "fenced", "begun_again"} - set(met)
-    assert not missing or SEEDS < 100, f"the schedules never met {missing}"
 
 
 def test_the_same_seed_gives_the_same_run():
