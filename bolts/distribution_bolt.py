@@ -169,6 +169,7 @@ class DistributionBolt(BatchBolt):
         else:
             others = [task for task in context.get_component_tasks(self._component) if task != context.get_this_task_id()]
             self._placement = SummarizedPlacement(distributor, make, self._subscription_tasks, collector, context, settings.extent, others)
+        self._placement.lasting = settings.half_life_ms is None
         self._objects: ObjectTable | None = None
         if settings.objects:
             self._open_objects(settings, context)

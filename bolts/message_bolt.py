@@ -13,6 +13,7 @@ from dskype.bolts.filters import Programs
 from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.searches import Filter, WindowSearches
 from dskype.bolts.window.base import WINDOWS, MessageWindow, QueryBatch, make_window
+from dskype.bolts.window.decaying import DecayingWindow
 from dskype.bolts.window.filtered import FilteredWindow
 from dskype.distribution.subscriptions import from_map
 from dskype.spouts.batch import Details, MessageBatch
@@ -147,7 +148,8 @@ class MessageBolt(BatchBolt):
         settings = Settings.from_conf(conf)
         self._extent, self._diagonal_deg = settings.extent, settings.space.diagonal_deg
         self._collector = collector
-        self._window = FilteredWindow(self._make_window(settings))
+        window = self._make_window(settings)
+        self._window = FilteredWindow(window if settings.half_life_ms is None else DecayingWindow(window, settings.half_life_ms))
         self._searches = WindowSearches(self._window, settings, context, collector)
         self._askers = len(context.get_component_tasks(self._subscription_bolt))
         self._watermark = _BEFORE_ALL

@@ -52,7 +52,7 @@ _TELL_EVERY_MS, _NAMED = 10_000, 3
 def make_engine(settings: Settings) -> TopkEngine:
     """Return an empty engine with the settings of a topology."""
     options = settings.index, settings.buffer, settings.index_options, settings.buffer_options
-    return TopkEngine(settings.extent, settings.space.diagonal_deg, *options, ending=settings.objects)
+    return TopkEngine(settings.extent, settings.space.diagonal_deg, *options, ending=settings.objects, half_life_ms=settings.half_life_ms)
 
 
 class TopkSubscriptions:

@@ -12,10 +12,12 @@ import numpy as np
 from dskype.spouts.sphere_kernels import great_circle_m
 from dskype.topology.kernel_cache import njit
 
-__all__ = ["MARGIN", "score", "score_anywhere", "ssim", "ssim_in_metres"]
+__all__ = ["LEAST", "MARGIN", "score", "score_anywhere", "ssim", "ssim_in_metres", "time_score", "time_scores"]
 
 MARGIN = 1e-9
 """Added to bounds; larger than all rounding errors of a score together."""
+LEAST = 2.0**-32
+"""Scores below count as this in a time score, so that each has a logarithm."""
 
 
 @njit(cache=True, inline="always")
@@ -40,3 +42,21 @@ def score(alpha, spatial, textual):
 def score_anywhere(alpha, textual):
     """Return what a message with at most this textual similarity can reach, wherever it is (journal paper, Lemma 7)."""
     return alpha + (1.0 - alpha) * textual + MARGIN
+
+
+@njit(cache=True, inline="always")
+def time_score(plain, position_ms, half_life_ms):
+    """Return the score that ranks with a half-life: the binary logarithm of the score, and the message's time in half-lives. Two messages keep their order for ever.
+
+    Rounding is monotone, so the result never falls while the score or the time rises.
+    """
+    return np.log2(max(plain, LEAST)) + position_ms / half_life_ms
+
+
+@njit(cache=True)
+def time_scores(plain, positions_ms, half_life_ms):
+    """Return :func:`time_score` of many messages, float64[n]."""
+    found = np.empty(plain.shape[0])
+    for i in range(plain.shape[0]):
+        found[i] = time_score(plain[i], positions_ms[i], half_life_ms)
+    return found

@@ -151,6 +151,26 @@ def _objects_ttl_ms(value: Any, window_kind: str) -> int | None:
     return ttl_ms
 
 
+def _half_life_ms(value: Any, window_kind: str, objects: bool) -> float | None:
+    key = "dskype.half.life.s"
+    if value is None:
+        return None
+    if type(value) not in (int, float) or not 0.1 <= value <= 1e10:
+        raise _refuse(key, value, "seconds from 0.1 to 1e10, or null: age does not count")
+    if window_kind != "time":
+        raise _refuse(
+            key, value, "null with a count window", "set dskype.window.span.ms in place of dskype.window.messages: only a time window says how old a message is"
+        )
+    if objects:
+        raise _refuse(
+            key,
+            value,
+            "null with dskype.objects",
+            "a state of an object counts until the next one, however old it is; dskype.objects.ttl.ms ends those that are too old",
+        )
+    return float(value) * 1000.0
+
+
 def _inputs(conf: Mapping[str, Any]) -> tuple[InputMapping | None, dict[str, InputMapping]]:
     """Return the mapping of records in general, None if they have DSkype's own form, and those of some topics."""
     options = {name: conf[f"dskype.input.{name}"] for name in INPUT_DEFAULTS}
@@ -217,6 +237,7 @@ class Settings:
     :ivar space: the data space; messages and subscriptions outside are refused.
     :ivar window_kind: ``count`` or ``time``.
     :ivar extent: ``|W|`` in messages, or the span in ms.
+    :ivar half_life_ms: after how long a message counts half as much in top-k lists; None: its age does not count.
     :ivar lateness_ms: time windows: how late a message may be.
     :ivar ahead_ms: time windows: how far in the future a message may be.
     :ivar idle_ms: time windows: after how long without messages the newest one's millisecond is over, and a partition without messages is asked for.
@@ -254,6 +275,7 @@ class Settings:
     space: Space = _setting("space", [-180.0, -90.0, 180.0, 90.0], _space)
     window_kind: str = "count"
     extent: int = _COUNT_DEFAULT
+    half_life_ms: float | None = None
     lateness_ms: int = _setting("window.lateness.ms", 0, _integer(0))
     ahead_ms: int = _setting("window.ahead.ms", 60_000, _integer(0))
     idle_ms: int = _setting("window.idle.ms", 500, _integer(0))
@@ -334,6 +356,7 @@ class Settings:
         return cls(
             window_kind=kind,
             extent=extent,
+            half_life_ms=_half_life_ms(conf["dskype.half.life.s"], kind, conf["dskype.objects"] is True),
             input=mapping,
             inputs=mappings,
             text_fields=text_fields,
@@ -416,6 +439,7 @@ class Settings:
 DEFAULTS: dict[str, Any] = {
     "dskype.window.messages": None,
     "dskype.window.span.ms": None,
+    "dskype.half.life.s": None,
     **{f"dskype.input.{name}": value for name, value in INPUT_DEFAULTS.items()},
     "dskype.input.topics": {},
     "dskype.text.analyzer": "plain",

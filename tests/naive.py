@@ -249,8 +249,10 @@ def distance_m(lat: float, lon: float, other_lat: float, other_lon: float) -> fl
     return radius_m * (math.pi - 2 * math.asin(math.sqrt(one * one + other * other)))
 
 
-def score(subscription: dict[str, Any], message: dict[str, Any], diagonal_deg: float) -> float | None:
+def score(subscription: dict[str, Any], message: dict[str, Any], diagonal_deg: float, half_life_ms: float | None = None) -> float | None:
     """Return the score of a message for a subscription, to the last bit; None without a common keyword.
+
+    With a half-life it is the logarithm of the score times 2 ** (position / half-life), which says how much of the score is left at any time.
 
     :param subscription: ``lat``, ``lon``, ``alpha`` and ``weights`` {term: weight}; and ``scale_m``, if distances are in metres.
     :param message: ``lat``, ``lon`` and ``weights``.
@@ -265,22 +267,28 @@ def score(subscription: dict[str, Any], message: dict[str, Any], diagonal_deg: f
     alpha, scale_m = subscription["alpha"], subscription.get("scale_m")
     if scale_m:
         away_m = distance_m(subscription["lat"], subscription["lon"], message["lat"], message["lon"])
-        return alpha * (1.0 - min(1.0, away_m / scale_m)) + (1.0 - alpha) * text
-    return alpha * (1.0 - math.sqrt(dx * dx + dy * dy) / diagonal_deg) + (1.0 - alpha) * text
+        plain = alpha * (1.0 - min(1.0, away_m / scale_m)) + (1.0 - alpha) * text
+    else:
+        plain = alpha * (1.0 - math.sqrt(dx * dx + dy * dy) / diagonal_deg) + (1.0 - alpha) * text
+    return plain if half_life_ms is None else math.log2(max(plain, 2**-32)) + message["position"] / half_life_ms
 
 
-def ranked(subscription: dict[str, Any], messages: Sequence[dict[str, Any]], watermark: int, extent: int, diagonal_deg: float) -> list[tuple[float, int, int]]:
+def ranked(
+    subscription: dict[str, Any], messages: Sequence[dict[str, Any]], watermark: int, extent: int, diagonal_deg: float, half_life_ms: float | None = None
+) -> list[tuple[float, int, int]]:
     """Return (score, position, seq) of the messages of the window ``(watermark - extent, watermark]`` that have a common keyword.
 
     :param messages: with ``seq`` and ``position``; best score first, ties by newer (position, seq) first.
     """
     inside = [m for m in messages if watermark - extent < m["position"] <= watermark]
-    return sorted(((s, m["position"], m["seq"]) for m in inside if (s := score(subscription, m, diagonal_deg)) is not None), reverse=True)
+    return sorted(((s, m["position"], m["seq"]) for m in inside if (s := score(subscription, m, diagonal_deg, half_life_ms)) is not None), reverse=True)
 
 
-def topk(subscription: dict[str, Any], messages: Sequence[dict[str, Any]], watermark: int, extent: int, diagonal_deg: float) -> list[tuple[int, float]]:
+def topk(
+    subscription: dict[str, Any], messages: Sequence[dict[str, Any]], watermark: int, extent: int, diagonal_deg: float, half_life_ms: float | None = None
+) -> list[tuple[int, float]]:
     """Return (seq, score) of the best ``k`` of :func:`ranked`."""
-    return [(seq, s) for s, _, seq in ranked(subscription, messages, watermark, extent, diagonal_deg)[: subscription["k"]]]
+    return [(seq, s) for s, _, seq in ranked(subscription, messages, watermark, extent, diagonal_deg, half_life_ms)[: subscription["k"]]]
 
 
 def newest(messages: Sequence[dict[str, Any]], k: int) -> list[dict[str, Any]]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dskype.distribution import Distributor
+import numpy as np
+
+from dskype.distribution import Distributor, Placed
 from dskype.distribution.subscriptions import Subscription
 from dskype.spouts import streams
 from dskype.spouts.batch import MessageBatch
@@ -26,6 +28,9 @@ class PlacementStrategy:
     :param collector: collector of the bolt.
     """
 
+    lasting = True
+    """Whether floors of replicas, apart from evaluations, only rise. With a half-life they fall all the time, and no guard would hold for long."""
+
     def __init__(self, distributor: Distributor, tasks: Sequence[int], collector: Any) -> None:
         self._distributor, self._tasks, self._collector = distributor, list(tasks), collector
 
@@ -43,6 +48,10 @@ class PlacementStrategy:
     def register(self, name: str, registration: str, subscription: Subscription) -> None:
         """Send a subscription to its task. It replaces the one of the same name."""
         self._send_record(self._distributor.place(name, subscription).tasks, name, registration, subscription.encode())
+
+    def _place_by(self, distributor: Distributor, name: str, subscription: Subscription, floor: float | None) -> Placed:
+        """Choose tasks for a subscription by one plan; without lasting floors, all to which a message may go that has one of its words."""
+        return distributor.place(name, subscription, floor if self.lasting else -np.inf)
 
     def unregister(self, name: str, registration: str) -> None:
         """End a subscription: on its task if the name determines that, else on all tasks.

@@ -197,10 +197,10 @@ class ReplicatedPlacement(PlacementStrategy):
 
     def _place(self, name: str, subscription: Subscription, floor: float | None) -> Placed:
         """Choose tasks for a subscription; during a plan change those of both plans, because other tasks may not send by the new one yet."""
-        placed = self._distributor.place(name, subscription, floor)
+        placed = self._place_by(self._distributor, name, subscription, floor)
         if self._old is None or self._in_force:
             return placed
-        other = self._old.place(name, subscription, floor)
+        other = self._place_by(self._old, name, subscription, floor)
         return Placed(sorted({*placed.tasks, *other.tasks}), max(placed.guard, other.guard))
 
     @property
@@ -323,7 +323,7 @@ class ReplicatedPlacement(PlacementStrategy):
         if reported.plan == self._version and move is None:
             return
         subscription = reported.subscription
-        placed = self._distributor.place(name, subscription, floor)
+        placed = self._place_by(self._distributor, name, subscription, floor)
         now, target, guard = set(entry.tasks), set(placed.tasks), placed.guard
         if move is not None:
             target |= set(move.target)
@@ -393,7 +393,7 @@ class ReplicatedPlacement(PlacementStrategy):
         if self._old is not None or best == -np.inf:
             return
         subscription = report.placement.subscription
-        placed = self._distributor.place(name, subscription, best)
+        placed = self._place_by(self._distributor, name, subscription, best)
         if set(placed.tasks) < set(entry.tasks):
             away = [i for i in entry.tasks if i not in placed.tasks]
             self._counters["shrunk"].inc()

@@ -247,7 +247,7 @@ def score_texts(scores: Any) -> Any:
     """Return floats as JSON (a pyarrow string array): the shortest texts that read back as the same bits."""
     numbers = np.asarray(scores, np.float64)
     texts = pa.array(numbers).cast(pa.string())
-    whole = (np.abs(numbers) < 1e16) & (numbers == np.trunc(numbers))  # some readers take "1" for an integer
+    whole = (np.abs(numbers) < 1e10) & (numbers == np.trunc(numbers))  # some readers take "1" for an integer; larger ones have an exponent
     if whole.any():
         mask = pa.array(whole)
         texts = pc.replace_with_mask(texts, mask, _joined(texts.filter(mask), ".0"))

@@ -18,6 +18,8 @@ from dskype.bolts.topk.buffers.store import readable_lists
 from dskype.bolts.topk.metres import MetresSubscriptions
 from dskype.bolts.topk.table import readable
 from dskype.spouts.batch import Details, MessageBatch, select_lists
+from dskype.spouts.recency import least_scores
+from dskype.spouts.score_kernels import time_scores
 from dskype.topology.errors import IllegalArgumentException, explain
 from dskype.topology.plugins import Plugins
 
@@ -33,6 +35,8 @@ BUFFERS: Plugins[ResultBuffers] = Plugins(
 
 _FORMAT = 1
 _NONE = np.zeros(0, np.int32)
+_AHEAD = 1 / 32
+"""How far, in half-lives, the horizon of an index moves ahead of the messages: its thresholds are up to 2 % lower than those of the buffers."""
 
 
 class TopkEngine:
@@ -53,6 +57,9 @@ class TopkEngine:
     Distances are in degrees, over the diagonal of the data space, or in metres, over the *scale* of the subscription
     (:mod:`dskype.spouts.score_kernels`). Subscriptions with a scale are in a second index of the same kind.
 
+    With a half-life, scores are *time scores* (:func:`dskype.spouts.score_kernels.time_score`), here and in answers; positions are ms then. Indexes know plain scores: their
+    thresholds are what a message up to a *horizon* needs at least, and are set anew when messages pass it.
+
     With ``ending`` a message may also end before it leaves the window (:meth:`advance`). Then it leaves every list at the position at which it ends.
 
     The same calls give the same results and equal snapshots in any process.
@@ -62,6 +69,7 @@ class TopkEngine:
     :param index: a name in :data:`INDEXES`; ``index_options`` are its keyword arguments.
     :param buffer: a name in :data:`BUFFERS`; ``buffer_options`` are its keyword arguments.
     :param ending: whether messages may end.
+    :param half_life_ms: after how long a message counts half as much; None: its age does not count. Not together with ``ending``.
     :raises IllegalArgumentException: an argument or option is not usable.
     """
 
@@ -75,6 +83,7 @@ class TopkEngine:
         buffer_options: Mapping[str, Any] | None = None,
         *,
         ending: bool = False,
+        half_life_ms: float | None = None,
     ) -> None:
         if extent < 1:
             raise IllegalArgumentException(explain("The extent of the window is not usable.", given=extent, legal="extent >= 1"))
@@ -84,16 +93,12 @@ class TopkEngine:
         self.index = _build("index", INDEXES, index, self.diagonal_deg, index_options)
         self.buffers = _build("buffer", BUFFERS, buffer, self.extent, buffer_options)
         if ending:
-            if not self.buffers.ends:
-                raise IllegalArgumentException(
-                    explain(
-                        "The buffer cannot take out a message before it leaves the window, as dskype.objects needs.",
-                        given=buffer,
-                        legal=", ".join(sorted(name for name in BUFFERS if BUFFERS[name].ends)),
-                        hint="set dskype.buffer",
-                    )
-                )
+            self._require("ends", "The buffer cannot take out a message before it leaves the window, as dskype.objects needs.")
             self.buffers.store.ending = True
+        if half_life_ms is not None:
+            self._require("decays", "The buffer cannot rank by time scores, as dskype.half.life.s needs.")
+        self.half_life_ms = half_life_ms
+        self._horizon = -1  # with a half-life: no position is above it for which the thresholds of the index hold
         self._ended = np.zeros((0, 2), np.int64)  # (sequence number, end) of messages that ended, and may be in an answer
         self.metres: MetresSubscriptions | None = None  # made when it is needed
         self._index_options = index_options
@@ -106,6 +111,12 @@ class TopkEngine:
     def __len__(self) -> int:
         """Return the number of subscriptions."""
         return self._count
+
+    def _require(self, ability: str, words: str) -> None:
+        """Refuse a buffer that does not have what a flag of its class says."""
+        if not getattr(self.buffers, ability):
+            legal = ", ".join(sorted(name for name in BUFFERS if getattr(BUFFERS[name], ability)))
+            raise IllegalArgumentException(explain(words, given=self.buffer_name, legal=legal, hint="set dskype.buffer"))
 
     def insert(
         self,
@@ -242,9 +253,13 @@ class TopkEngine:
         steps: list[Step] = []
         for start, stop in self._chunks(messages.position):
             chunk = messages.slice(start, stop)
+            if self.half_life_ms is not None and chunk.n and chunk.position[-1] > self._horizon:
+                self._move_horizon(int(chunk.position[-1]), self.half_life_ms)
             matches = self.index.match(chunk)
             if self.metres:
                 matches = _merged(matches, self.metres.match(chunk))
+            if self.half_life_ms is not None:
+                matches = matches._replace(score=time_scores(matches.score, chunk.position[matches.message], self.half_life_ms))
             if self._filters:
                 matches = self._satisfying(messages, details, start, matches)
             until = watermark if stop == messages.n else int(messages.position[stop - 1])
@@ -362,6 +377,7 @@ class TopkEngine:
             "extent": self.extent,
             "diagonal_deg": self.diagonal_deg,
             "buffer": self.buffer_name,
+            **({} if self.half_life_ms is None else {"half_life_ms": self.half_life_ms, "horizon": self._horizon}),
             "watermark": self.watermark,
             "index": self.index.snapshot(),
             "buffers": self.buffers.snapshot(),
@@ -375,13 +391,13 @@ class TopkEngine:
 
         :raises IllegalArgumentException: this engine is not new, or the snapshot has another format, window, space or buffer.
         """
-        mine = {"format": _FORMAT, "extent": self.extent, "diagonal_deg": self.diagonal_deg, "buffer": self.buffer_name}
+        mine = {"format": _FORMAT, "extent": self.extent, "diagonal_deg": self.diagonal_deg, "buffer": self.buffer_name, "half_life_ms": self.half_life_ms}
         for name, value in mine.items():
             if state.get(name) != value:
                 raise IllegalArgumentException(explain(f"The snapshot has another {name}.", given=state.get(name), legal=repr(value)))
         if self._count or self.watermark != -1:
             raise IllegalArgumentException(explain("Only a new engine takes a snapshot.", given=f"{self._count} subscriptions"))
-        self.watermark = int(state["watermark"])
+        self.watermark, self._horizon = int(state["watermark"]), int(state.get("horizon", -1))
         self.index.restore(state["index"])
         self.buffers.restore(state["buffers"])
         self._filters.restore(state.get("programs"))  # absent from snapshots of earlier versions
@@ -407,13 +423,24 @@ class TopkEngine:
     def _retune(self, slots: np.ndarray) -> None:
         if not len(slots):
             return
-        thresholds = self.buffers.thresholds(slots)
+        thresholds = self._least(slots)
         in_metres = self._in_metres(slots)
         if self.metres is None or in_metres is None:
             self.index.set_thresholds(slots, thresholds)
         else:
             self.index.set_thresholds(slots[~in_metres], thresholds[~in_metres])
             self.metres.set_thresholds(slots[in_metres], thresholds[in_metres])
+
+    def _least(self, slots: np.ndarray) -> np.ndarray:
+        """Return the plain scores that slots can use at least (float64[n]); with a half-life those of messages up to the horizon."""
+        thresholds = self.buffers.thresholds(slots)
+        return thresholds if self.half_life_ms is None else least_scores(thresholds, self._horizon, self.half_life_ms)
+
+    def _move_horizon(self, position: int, half_life_ms: float) -> None:
+        """Let the thresholds of the index hold for messages up to a position and a little later. O(subscriptions)."""
+        self._horizon = position + int(_AHEAD * half_life_ms)
+        slots = self.slots
+        self._retune(slots[np.isfinite(self.buffers.thresholds(slots))])
 
     def _check_slots(self, slots: np.ndarray, unique: bool = True) -> np.ndarray:
         """Return slots as int32[n]; refuse slots that are not in use."""
@@ -436,10 +463,10 @@ class TopkEngine:
         if self.metres is not None:
             self.metres._check()
             own = self.metres.slots
-            assert (self.metres.thresholds(own) == self.buffers.thresholds(own)).all() and np.isin(own, slots).all()
+            assert (self.metres.thresholds(own) == self._least(own)).all() and np.isin(own, slots).all()
             slots = np.setdiff1d(slots, own)
         assert np.array_equal(np.flatnonzero(self.index.table.live), slots)
-        assert (self.index.table.place[slots, kernels.THRESHOLD] == self.buffers.thresholds(slots)).all()
+        assert (self.index.table.place[slots, kernels.THRESHOLD] == self._least(slots)).all()
 
 
 def _merged(one: Matches, other: Matches) -> Matches:

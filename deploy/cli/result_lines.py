@@ -16,7 +16,7 @@ from kafka import TopicPartition
 
 from dskype.deploy.client.follower import Follower, Once
 from dskype.deploy.client.pubsub import PubSub
-from dskype.deploy.client.records import Result, TopK
+from dskype.deploy.client.records import Result, TopK, score_left
 from dskype.deploy.machine.terminal import clean, clock_text, counted
 from dskype.spouts.record_values import RecordError
 
@@ -132,21 +132,23 @@ def _shown(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def result_line(result: Result, text: str | None) -> str:
-    """Return a delta as a line: time, operation, rank, score, subscription, object, message, and its text or fields."""
+def result_line(result: Result, text: str | None, half_life_ms: float | None = None) -> str:
+    """Return a delta as a line: time, operation, rank, score, subscription, object, message, and its text or fields. With a half-life the score is what is left at the watermark."""
     text = carried_text(result.fields) or text
     rank = "" if result.rank is None else f"#{result.rank}"
-    score = "" if not isinstance(result.score, (int, float)) else f"{result.score:.6f}"
+    half_life_ms = None if result.rank is None else half_life_ms  # matches have plain scores
+    score = "" if not isinstance(result.score, (int, float)) else f"{score_left(result.score, result.watermark, half_life_ms):.6f}"
     words = f"  {text}" if text else ""
     what = f"{clean(result.op, 12):<6} {clean(rank, 8):>4} {score:>9}"
     object = "" if result.object is None else f"{clean(result.object, 60)}  "
     return f"{clock_text(result.time_ms)}  {what}  {clean(result.subscription, 60)}  {object}{clean(result.message, 60)}{words}"
 
 
-def topk_lines(state: TopK, texts: dict[str, str]) -> list[str]:
-    """Return the entries of a top-k list as lines: rank, score, message, and its text or fields."""
+def topk_lines(state: TopK, texts: dict[str, str], half_life_ms: float | None = None) -> list[str]:
+    """Return the entries of a top-k list as lines: rank, score, message, and its text or fields. With a half-life the score is what is left at the watermark."""
     return [
-        f"{rank:>4}  {score:.6f}  {clean(message, 60)}" + (f"  {text}" if (text := carried_text(fields) or texts.get(json.dumps(message))) else "")
+        f"{rank:>4}  {score_left(score, state.watermark, half_life_ms):.6f}  {clean(message, 60)}"
+        + (f"  {text}" if (text := carried_text(fields) or texts.get(json.dumps(message))) else "")
         for rank, ((message, score), fields) in enumerate(zip(state.entries, state.fields), 1)
     ]
 
@@ -162,7 +164,7 @@ def follow_results(pubsub: PubSub, *, subscriptions: set[str] | None, start: str
             records = [Result.all_of(record, subscriptions) for record in follower.poll()]
             results = [r for record in records if record and once.first(record[0].result_id) for r in record]
             found = texts.find(dict.fromkeys(r.message for r in results if isinstance(r.message, (str, int)))) if texts is not None else {}
-            yield [_result_text(result, found.get(json.dumps(result.message)), as_json) for result in results]
+            yield [_result_text(result, found.get(json.dumps(result.message)), as_json, pubsub.settings.half_life_ms) for result in results]
 
 
 def _looks_up(pubsub: PubSub, with_texts: bool) -> bool:
@@ -170,9 +172,9 @@ def _looks_up(pubsub: PubSub, with_texts: bool) -> bool:
     return with_texts and pubsub.settings.result_fields is None
 
 
-def _result_text(result: Result, text: str | None, as_json: bool) -> str:
+def _result_text(result: Result, text: str | None, as_json: bool, half_life_ms: float | None) -> str:
     if not as_json:
-        return result_line(result, text)
+        return result_line(result, text, half_life_ms)
     return json.dumps({**result.value, "time_ms": result.time_ms, "result_id": result.result_id, **({"text": text} if text else {})})
 
 
@@ -187,14 +189,18 @@ def follow_topk(pubsub: PubSub, *, subscriptions: set[str] | None, start: str, a
         while True:
             records = [(r, (r.key or b"").decode(errors="replace")) for r in follower.poll()]
             states = [(id, r, TopK.from_json(r.value, r.timestamp)) for r, id in records if subscriptions is None or id in subscriptions]
-            yield [_state_text(id, r.timestamp, state, texts, as_json) for id, r, state in states if state is not None or r.value is None]
+            yield [
+                _state_text(id, r.timestamp, state, texts, as_json, pubsub.settings.half_life_ms)
+                for id, r, state in states
+                if state is not None or r.value is None
+            ]
 
 
-def _state_text(id: str, time_ms: int, state: TopK | None, texts: Texts | None, as_json: bool) -> str:
+def _state_text(id: str, time_ms: int, state: TopK | None, texts: Texts | None, as_json: bool, half_life_ms: float | None) -> str:
     if as_json:
         return json.dumps({**({"subscription": id, "topk": None} if state is None else state.as_json()), "time_ms": time_ms})
     head = f"{clock_text(time_ms)}  {clean(id, 60)}  "
     if state is None:
         return head + "unregistered"
     found = {} if texts is None else texts.find(m for m, _ in state.entries)
-    return "\n".join([f"{head}watermark {state.watermark}, {counted(len(state.entries), 'message')}", *topk_lines(state, found)])
+    return "\n".join([f"{head}watermark {state.watermark}, {counted(len(state.entries), 'message')}", *topk_lines(state, found, half_life_ms)])

@@ -12,13 +12,13 @@ from typing import Any
 from dskype.deploy.client.content import Content
 from dskype.deploy.client.expression_parts import explain_expression, expression_lines
 from dskype.deploy.client.place import Place, borders_between, distance_km
-from dskype.deploy.machine.terminal import clean, counted
+from dskype.deploy.machine.terminal import clean, clock_text, counted
 from dskype.spouts import score_kernels
 from dskype.spouts.records import Message
 from dskype.spouts.subscriptions import BooleanSubscription, ThresholdSubscription, TopkSubscription
 from dskype.spouts.vocabulary import Vocabulary
 
-__all__ = ["as_lines", "explain_boolean", "explain_list", "explain_scores"]
+__all__ = ["add_time_score", "as_lines", "explain_boolean", "explain_list", "explain_scores"]
 
 _EVERYWHERE = [-180.0, -90.0, 180.0, 90.0]
 
@@ -114,6 +114,16 @@ def explain_scores(
     }
 
 
+def add_time_score(explained: dict[str, Any], time_ms: int, half_life_ms: float) -> None:
+    """Add ``time_ms``, ``half_life_ms`` and ``time_score``, which ranks in place of the score of a top-k subscription with a half-life, to what :func:`explain_scores` returned."""
+    if explained["score"] is not None and "k" in explained:
+        explained |= {
+            "time_ms": time_ms,
+            "half_life_ms": half_life_ms,
+            "time_score": float(score_kernels.time_score(explained["score"], time_ms, half_life_ms)),
+        }
+
+
 def explain_list(
     explained: Mapping[str, Any],
     message: str | int | None,
@@ -132,7 +142,7 @@ def explain_list(
         (the rank that its score would have now; None: none) and ``reason``: ``listed``, ``no common word``, ``filtered`` (it does not satisfy the filter), ``below the threshold``, ``left the window``,
         ``came later``, ``not in the window`` (one of these two), ``not published`` or ``due`` (it will be in the next list).
     """
-    score, full = explained["score"], len(entries) >= explained["k"]
+    score, full = explained.get("time_score", explained["score"]), len(entries) >= explained["k"]
     rank = next((i for i, (id, _) in enumerate(entries, 1) if message is not None and id == message), None)
     threshold = entries[-1][1] if full and entries else None
     would_be = None if score is None or (threshold is not None and score < threshold) else 1 + sum(value > score for _, value in entries)
@@ -250,6 +260,11 @@ def _score_lines(explained: Mapping[str, Any], subscription: str, message: str) 
         lines.append(f"        not in the message: {', '.join(clean(w['word'], 30) for w in words['missing'])}")
     if score is not None:
         lines.append(f"score   {alpha:g} * {place['ssim']:.6f} + {1 - alpha:g} * {words['tsim']:.6f} = {score:.6f}")
+        if "time_score" in explained:
+            halves, when = explained["half_life_ms"] / 1000, clock_text(explained["time_ms"], True)
+            lines.append(
+                f"        with its time, {when}, in half-lives of {halves:g} s: log2({score:.6f}) + {explained['time_ms'] / 1000 / halves:.6f} = {explained['time_score']:.6f}"
+            )
     else:
         lines.append(f"score   none: a message without a common word {'enters no list' if 'k' in explained else 'does not match'}, however near it is")
     if score is not None and "min_score" in explained:

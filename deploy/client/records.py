@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
-__all__ = ["Registered", "Result", "TopK", "changed_fields", "given_fields", "json_object", "listed", "rest_of_life", "subscription_type"]
+__all__ = ["Registered", "Result", "TopK", "changed_fields", "given_fields", "json_object", "listed", "rest_of_life", "score_left", "subscription_type"]
 
 _EXCLUSIVE = (("bbox", "region"), ("text", "keywords"), ("expression", "keywords"))
 
@@ -16,6 +16,14 @@ def subscription_type(fields: Mapping[str, Any]) -> str:
     """Return the type of a subscription, by default ``boolean`` if there is a rectangle, a region or an expression, ``threshold`` if there is a ``min_score``, else ``topk``."""
     likely = "threshold" if "min_score" in fields else "topk"
     return fields.get("type") or ("boolean" if fields.keys() & {"bbox", "region", "expression"} else likely)
+
+
+def score_left(score: float, at_ms: int, half_life_ms: float | None) -> float:
+    """Return what is left of a score at a time; without a half-life all of it.
+
+    :param score: as results have it; with a half-life a time score.
+    """
+    return score if half_life_ms is None else 2.0 ** min(score - at_ms / half_life_ms, 1000.0)
 
 
 def listed(values: Any) -> Any:

@@ -13,6 +13,8 @@ import numpy as np
 from dskype.topology.kernel_cache import njit
 
 TOLERANCE = 1e-9
+FAINT = 1.0 / 4294967296.0
+"""With a half-life, scores below count as this."""
 
 STATE, GROUP, FOLD, WITHDRAWN, ADOPT, TAIL = 0, 1, 2, 3, 4, 5
 """Kinds of queries. STATE: a published list. The others are the deltas of one watermark. GROUP: fold and compare them; FOLD: only fold them;
@@ -41,6 +43,8 @@ class Rows(NamedTuple):
     :ivar rows, weights: int64[], float64[].
     :ivar extent: of the window.
     :ivar diagonal_deg: of the data space.
+    :ivar half_life_ms: after how long a message counts half as much; 0: its age does not count.
+    :ivar tolerance: scores that differ by less are equal.
     """
 
     position: np.ndarray
@@ -54,6 +58,8 @@ class Rows(NamedTuple):
     weights: np.ndarray
     extent: int
     diagonal_deg: float
+    half_life_ms: float
+    tolerance: float
 
 
 class Subscriptions(NamedTuple):
@@ -161,6 +167,8 @@ def _candidates(sub, rows, subs, low, high, stamp, seen, text, found, scores):
         if subs.scale_m[sub] > 0.0:
             near = max(0.0, 1.0 - distance_m(lat, lon, rows.lat[row], rows.lon[row]) / subs.scale_m[sub])
             scores[i] = alpha * near + (1.0 - alpha) * text[row]
+        if rows.half_life_ms > 0.0:
+            scores[i] = np.log2(max(scores[i], FAINT)) + rows.position[row] / rows.half_life_ms
     return n
 
 
@@ -262,7 +270,7 @@ def _in_window(code, score, rows, found, scores, state):
     """Count the window's candidates with an id and (about) a score."""
     n = 0
     for i in range(state[_LEFT], state[_PTR]):
-        if rows.code[found[i]] == code and abs(scores[i] - score) <= TOLERANCE and rows.leave[found[i]] > state[_NOW]:
+        if rows.code[found[i]] == code and abs(scores[i] - score) <= rows.tolerance and rows.leave[found[i]] > state[_NOW]:
             n += 1
     return n
 
@@ -276,7 +284,7 @@ def _same(codes, values, k, rows, found, scores, buffer, state):
     ties = 0
     for i in range(size):
         at = buffer[i]
-        if not abs(values[i] - scores[at]) <= TOLERANCE:
+        if not abs(values[i] - scores[at]) <= rows.tolerance:
             return -1
         if codes[i] != rows.code[found[at]]:
             ties += 1
@@ -353,7 +361,7 @@ def _right_ranks(first, last, k, published, rows, found, scores, buffer, state):
     for at in range(first, last):
         if published.op[at] == 0:
             rank, score = published.op_rank[at], published.op_score[at]
-            if rank < 1 or rank > size or not abs(scores[buffer[rank - 1]] - score) <= TOLERANCE:
+            if rank < 1 or rank > size or not abs(scores[buffer[rank - 1]] - score) <= rows.tolerance:
                 return False
             code = published.op_code[at]
             if rows.code[found[buffer[rank - 1]]] != code and _in_window(code, score, rows, found, scores, state) == 0:

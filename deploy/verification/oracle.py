@@ -31,11 +31,15 @@ class Oracle:
 
     :ivar rows: the messages by term, for the kernels; its arrays are read-only.
     :ivar steps: what became of objects.
+    :ivar tolerance: scores in lists that differ by less are equal.
     """
 
     def __init__(self, history: History, settings: Settings) -> None:
         self.history, self.extent, self.diagonal_deg = history, settings.extent, settings.space.diagonal_deg
-        self._fields, self._settings = settings.text_fields, settings
+        self._fields, self._settings, self._half_life_ms = settings.text_fields, settings, settings.half_life_ms
+        self.tolerance = TOLERANCE
+        if self._half_life_ms is not None:  # scores are numbers as large as the time in half-lives, and rounded as these are
+            self.tolerance = max(TOLERANCE, 4 * math.ulp(max(0, history.newest, *history.position[-1:].tolist()) / self._half_life_ms))
         self._words_as_written = is_as_written(settings)
         self._sorted: list[str] | None = None
         self._known, numbers = np.unique(history.terms, return_inverse=True)
@@ -53,6 +57,8 @@ class Oracle:
             ),
             settings.extent,
             self.diagonal_deg,
+            self._half_life_ms or 0.0,
+            self.tolerance,
         )
 
     # -- top-k ----------------------------------------------------------------------------------------------------------
@@ -115,7 +121,10 @@ class Oracle:
                 else:
                     away_m = geometry.distance_m((subscription.lat, subscription.lon), (float(history.lat[row]), float(history.lon[row])))
                     distance = min(1.0, away_m / subscription.scale_m)
-                found.append((subscription.alpha * (1 - distance) + (1 - subscription.alpha) * text, row))
+                score = subscription.alpha * (1 - distance) + (1 - subscription.alpha) * text
+                if self._half_life_ms is not None:
+                    score = math.log2(max(score, _kernels.FAINT)) + int(history.position[row]) / self._half_life_ms
+                found.append((score, row))
         return sorted(found, reverse=True)
 
     # -- threshold ------------------------------------------------------------------------------------------------------
@@ -303,16 +312,16 @@ def _occurs(expression: Any, fields: list[list[str | None]]) -> bool:
     return False
 
 
-def same_list(published: Sequence[tuple[int, float]], scores: Sequence[tuple[float, int]], k: int, code: np.ndarray) -> bool:
+def same_list(published: Sequence[tuple[int, float]], scores: Sequence[tuple[float, int]], k: int, code: np.ndarray, tolerance: float = TOLERANCE) -> bool:
     """Compare a list of (code of the id, score) with :meth:`Oracle.scores`; equal scores may be in any order. Plain Python."""
     expected = scores[:k]
     if len(published) != len(expected):
         return False
     left = list(scores)
     for (number, value), (score, _) in zip(published, expected):
-        if not abs(value - score) <= TOLERANCE:
+        if not abs(value - score) <= tolerance:
             return False
-        same = [entry for entry in left if code[entry[1]] == number and abs(entry[0] - score) <= TOLERANCE]
+        same = [entry for entry in left if code[entry[1]] == number and abs(entry[0] - score) <= tolerance]
         if not same:
             return False
         left.remove(same[0])

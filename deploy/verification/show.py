@@ -70,13 +70,13 @@ def list_difference(
                 f"but the list at watermark {watermark} is another one"
             )
         reason: list[str] = []
-        wrong = same_list(published, scores, r.subscription.k, oracle.history.code)
+        wrong = same_list(published, scores, r.subscription.k, oracle.history.code, oracle.tolerance)
     else:
         published = _folded(r, changes, last if origin != -2 else None, watermark)
         where = None if origin == -2 else f"{inputs.topics.results}/{changes.partition[first]} offset {changes.offset[first]}"
         text, wrong = _delta_text(r, watermark, verdict, origin), False
         if verdict == _kernels.DIFFERS:
-            wrong = same_list(published, scores, r.subscription.k, oracle.history.code)
+            wrong = same_list(published, scores, r.subscription.k, oracle.history.code, oracle.tolerance)
         reason = _ops_of(oracle, changes, first, last)
     if wrong:
         raise RuntimeError(f"two oracles disagree on registration {r.name} at watermark {watermark}: please report this")

@@ -671,6 +671,10 @@ def random_run(seed, most=5, objects=False, topk=0.05):
         conf |= {"dskype.objects": True, "dskype.buffer": "kmax", "dskype.window.index": "chunks"}
         if timed:
             conf["dskype.objects.ttl.ms"] = moving.choice([None, 100, 700, 2000])
+    if timed and not objects and (decay := random.Random(f"half-life {seed}")).random() < 0.5:
+        conf["dskype.half.life.s"] = decay.choice([0.1, 0.3, 1, 20])
+        if conf["dskype.buffer"] == "skyband":
+            conf["dskype.buffer"] = "kmax"
     if most <= 5:  # real-time queries have many more batches, which takes minutes with 32 tasks
         conf["topology.emulator.transport"] = in_turn(seed, TRANSPORTS)
     simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy())
@@ -910,6 +914,12 @@ def dead_letters(simulation):
     return found
 
 
+def half_life_of(simulation):
+    """Return the half-life of a topology in ms; None: age does not count."""
+    half_life_s = simulation.conf.get("dskype.half.life.s")
+    return None if half_life_s is None else half_life_s * 1000
+
+
 def check(simulation, timed=False, hint=""):
     """Compare everything that was published with the plain oracle; returns how much was compared."""
     world = world_of(simulation, timed, hint)
@@ -917,6 +927,7 @@ def check(simulation, timed=False, hint=""):
     compared = defaultdict(int)
     compared["refused"] = world.refused
     diagonal_deg = world.diagonal_deg
+    half_life_ms = half_life_of(simulation)
     expected_cache = {}
 
     def expected(registration, watermark):
@@ -926,8 +937,8 @@ def check(simulation, timed=False, hint=""):
             window = world.window(watermark, extent)
             if subscription["where"] is not None:
                 window = [m for m in window if naive.holds(subscription["where"], m, read=world.read)]
-            scores = {m["id"]: s for m in window if (s := naive.score(subscription, m, diagonal_deg)) is not None}
-            best = [(world_ids[seq], s) for seq, s in naive.topk(subscription, window, watermark, extent, diagonal_deg)]
+            scores = {m["id"]: s for m in window if (s := naive.score(subscription, m, diagonal_deg, half_life_ms)) is not None}
+            best = [(world_ids[seq], s) for seq, s in naive.topk(subscription, window, watermark, extent, diagonal_deg, half_life_ms)]
             expected_cache[key] = best, scores
         return expected_cache[key]
 

@@ -85,9 +85,10 @@ def check_searches(simulation, world, words_of, compared, hint=""):
             counting = [m for m in window if where is None or naive.holds(where, m, read=world.read)]
             question = {**record, "weights": words_of(record)}
             diagonal_deg = math.hypot(east - west, north - south)
-            scores = {m["id"]: s for m in window if (s := naive.score(question, m, diagonal_deg)) is not None}
+            half_life_ms = settings.half_life_ms
+            scores = {m["id"]: s for m in window if (s := naive.score(question, m, diagonal_deg, half_life_ms)) is not None}
             names = {m["seq"]: m["id"] for m in window}
-            best = [(names[seq], s) for seq, s in naive.topk(question, counting, answer.watermark, settings.extent, diagonal_deg)]
+            best = [(names[seq], s) for seq, s in naive.topk(question, counting, answer.watermark, settings.extent, diagonal_deg, half_life_ms)]
             assert naive.same_topk(list(zip(found, [m.score for m in answer.matches])), best, scores), f"{id}: {answer}, expected {best}; {hint}"
             compared["top-k searches"] += 1
         else:

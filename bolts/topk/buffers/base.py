@@ -47,6 +47,9 @@ class ResultBuffers(ABC):
     ends: ClassVar[bool] = False
     """Whether a message may end before it leaves the window: then :meth:`apply` takes ``ended``."""
 
+    decays: ClassVar[bool] = False
+    """Whether the buffer needs no more of scores than their order: then they may be time scores."""
+
     def __init__(self, extent: int) -> None:
         self.extent = int(extent)
         self.watermark = -1

@@ -61,6 +61,7 @@ class KmaxBuffers(ResultBuffers):
     """
 
     ends = True
+    decays = True
 
     def __init__(self, extent: int, *, factor: float = 2.0, extra: int = 20) -> None:
         super().__init__(extent)

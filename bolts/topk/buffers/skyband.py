@@ -128,6 +128,8 @@ class CostSkybandBuffers(Skybands):
     :param match: cost of a match before any entry is visited, in the same unit; default 1000; 0 gives the paper's formula.
     """
 
+    decays = True
+
     def __init__(self, extent: int, *, reevaluation: float = 1e6, match: float = 1000.0) -> None:
         super().__init__(extent)
         for name, value in (("reevaluation", reevaluation), ("match", match)):

@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Explain, as text or as JSON."""
     from dskype.deploy.client.content import Content
-    from dskype.deploy.client.explanation import as_lines, explain_boolean, explain_scores
+    from dskype.deploy.client.explanation import add_time_score, as_lines, explain_boolean, explain_scores
     from dskype.spouts.subscriptions import BooleanSubscription
     from dskype.spouts.vocabulary import Vocabulary
 
@@ -78,6 +78,9 @@ def run(args: argparse.Namespace) -> int:
         else:
             vocabulary = Vocabulary.load(settings.vocabulary, analyzer) if settings.vocabulary else Vocabulary.empty()
             explained = explain_scores(subscription, parsed, tokens, vocabulary, settings.space.diagonal_deg, content)
+            time_ms = message.arrived_ms if parsed.ts is None else parsed.ts
+            if settings.half_life_ms is not None and time_ms is not None:
+                add_time_score(explained, time_ms, settings.half_life_ms)
         if registered is not None and explained["type"] == "topk":
             _add_list(explained, client, registered, message)
         elif registered is not None and message.place is not None:

@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
         if args.output == "json":
             put(json.dumps(answer.as_json(), ensure_ascii=False))
             return 0
-        put(*_lines(answer, _texts(client, answer) if args.texts else {}))
+        put(*_lines(answer, _texts(client, answer) if args.texts else {}, client.settings.half_life_ms))
         found = counted(len(answer.matches), "message")
         say(f"{found if answer.total is None else f'{found} of {answer.total:,}'}, as of watermark {answer.watermark}")
     return 0
@@ -52,12 +52,13 @@ def _texts(client: Any, answer: Any) -> dict[str, str]:
         return texts.find(match.message for match in answer.matches)
 
 
-def _lines(answer: Any, texts: dict[str, str]) -> list[str]:
+def _lines(answer: Any, texts: dict[str, str], half_life_ms: float | None) -> list[str]:
     from dskype.deploy.cli.result_lines import carried_text
+    from dskype.deploy.client.records import score_left
 
     lines = []
     for rank, match in enumerate(answer.matches, 1):
-        score = "" if match.score is None else f"{match.score:.6f}  "
+        score = "" if match.score is None else f"{score_left(match.score, answer.watermark, half_life_ms):.6f}  "
         place = "" if match.lat is None else f"{match.lat:.5f},{match.lon:.5f}"
         text = carried_text(match.carried.get("fields")) or texts.get(json.dumps(match.message), "")
         lines.append(f"{rank:>4}  {score}{clean(match.message, 60)}  {place}  {text}".rstrip())

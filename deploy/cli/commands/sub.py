@@ -269,7 +269,7 @@ def _show(args: argparse.Namespace) -> int:
             texts = Texts(client)
             try:
                 put(f"top-k at watermark {state.watermark}, {counted(len(state.entries), 'message')}:")
-                for line in topk_lines(state, texts.find(m for m, _ in state.entries)):
+                for line in topk_lines(state, texts.find(m for m, _ in state.entries), client.settings.half_life_ms):
                     put(line)
             finally:
                 texts.close()

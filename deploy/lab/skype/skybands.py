@@ -11,7 +11,7 @@ __all__ = ["KSkybandBuffers", "SkybandBuffers"]
 
 
 class SkybandBuffers(Skybands):
-    """Keeps the k-skyband of messages at or above a fixed share of the k-th score (the baseline *Skyband*, section 7.2).
+    """Keeps the k-skyband of messages at or above a fixed share of the k-th score (the baseline *Skyband*, section 7.2). A share of a time score means nothing.
 
     :param ratio: ratio of theta to the k-th score at the last re-evaluation, above 0, at most 1; default 0.95.
     :param reach: number of messages in an answer, as a multiple of k (at least 2); if more messages are at or above the ratio, theta is the
@@ -33,6 +33,8 @@ class SkybandBuffers(Skybands):
 
 class KSkybandBuffers(SkybandBuffers):
     """Keeps the k-skyband of messages at or above the k-th score of the last re-evaluation (Mouratidis et al., section 6.1)."""
+
+    decays = True
 
     def __init__(self, extent: int) -> None:
         super().__init__(extent, ratio=1.0, reach=2.0)

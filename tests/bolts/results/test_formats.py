@@ -22,7 +22,7 @@ def deltas(n, seed):
         meta = rng.choice([None, {"a": [1, None, "ü"]}, "x", 0, None])
         message = rng.choice([rng.randrange(10**6), f"m{rng.randrange(99)}", 'q"', "漢"])
         op = rng.randrange(3)
-        score = rng.choice([0.0, 1.0, 1 / 3, 5e-324, 1.7976931348623157e308, 1e22, rng.random(), rng.random() * 1e-9])
+        score = rng.choice([0.0, 1.0, 1 / 3, 5e-324, 1.7976931348623157e308, 1e22, 472222.0, 1.7e10, 17000000003.0, rng.random(), rng.random() * 1e-9])
         rows.append((subscription, f"{rng.randrange(3)}-{i}", meta, op, message, i - 1, score, rng.randrange(1, 1000)))
     return rows
 

@@ -40,12 +40,15 @@ def run(
     filtered: float = 0.0,
     metres: float = 0.0,
     ending: bool = False,
+    half_life_ms: float | None = None,
+    start_ms: int = -1,
 ) -> Caller:
     """Let a caller do random things for some steps; answers take up to ``delay`` batches. With ``ending`` some messages end early."""
     rng = random.Random(seed)
-    world = World(seed, timed=timed, filtered=filtered, metres=metres)
+    world = World(seed, timed=timed, filtered=filtered, metres=metres, half_life_ms=half_life_ms)
+    world.position = start_ms
     options = TIGHT.get(buffer, {}) if tight else {}
-    caller = Caller(TopkEngine(extent, DIAGONAL_DEG, index, buffer, index_options, options, ending=ending), world)
+    caller = Caller(TopkEngine(extent, DIAGONAL_DEG, index, buffer, index_options, options, ending=ending, half_life_ms=half_life_ms), world)
     caller.insert([world.subscription() for _ in range(12)], complete=True)
     for step in range(steps):
         draw = rng.random()
@@ -63,7 +66,7 @@ def run(
             caller.answer(rng.sample(ready, len(ready)))
         if restore and step % 7 == 3:
             state = unpack_state(pack_state(caller.engine.snapshot()))
-            engine = TopkEngine(extent, DIAGONAL_DEG, index, buffer, index_options, options, ending=ending)
+            engine = TopkEngine(extent, DIAGONAL_DEG, index, buffer, index_options, options, ending=ending, half_life_ms=half_life_ms)
             engine.restore(state)
             caller.engine = engine
             caller.check()
@@ -99,6 +102,33 @@ def test_messages_that_end_leave_every_list_there(index, tight, timed):
 def test_a_skyband_refuses_messages_that_end():
     with pytest.raises(IllegalArgumentException, match=r"(?s)dskype.objects needs.*cskyband.*kmax.*dskype.buffer"):
         TopkEngine(10, DIAGONAL_DEG, "cones", "cskyband", ending=True)
+
+
+DECAYING = [(index, buffer) for index, buffer in PAIRS if BUFFERS[buffer].decays]
+
+
+@pytest.mark.parametrize(("index", "buffer"), DECAYING)
+@pytest.mark.parametrize("tight", [False, True])
+@pytest.mark.parametrize("half_life_ms", [0.7, 5.0, 60.0, 1e6])
+def test_with_a_half_life_lists_rank_by_what_is_left_of_scores(index, buffer, tight, half_life_ms):
+    for extent, start_ms in ((8, -1), (40, 1_700_000_000_000), (400, 1_700_000_000_000)):
+        own = {"timed": True, "half_life_ms": half_life_ms * (100 if start_ms > 0 and half_life_ms < 1e3 else 1), "start_ms": start_ms}
+        caller = run(500 + extent + tight, index, buffer, extent=extent, steps=50, tight=tight, delay=3, metres=0.3, filtered=0.2, restore=tight, **own)
+        assert caller.resolved > 10 and caller.checked > 300
+
+
+@pytest.mark.parametrize(("index", "buffer"), DECAYING)
+def test_an_engine_with_a_half_life_goes_on_from_a_snapshot(index, buffer):
+    plain, restored = (run(24, index, buffer, timed=True, extent=12, steps=50, tight=True, delay=3, half_life_ms=4.0, restore=one) for one in (False, True))
+    assert restored.log == plain.log
+    assert pack_state(restored.engine.snapshot()) == pack_state(plain.engine.snapshot())
+    with pytest.raises(IllegalArgumentException, match="another half_life_ms"):
+        TopkEngine(12, DIAGONAL_DEG, index, buffer).restore(plain.engine.snapshot())
+
+
+def test_a_skyband_by_a_share_of_a_score_refuses_a_half_life():
+    with pytest.raises(IllegalArgumentException, match=r"(?s)dskype.half.life.s needs.*skyband.*kmax.*dskype.buffer"):
+        TopkEngine(10, DIAGONAL_DEG, "cones", "skyband", half_life_ms=1000.0)
 
 
 @pytest.mark.parametrize(("index", "buffer"), PAIRS)

@@ -24,8 +24,8 @@ def weigh(terms: list[int], rng: random.Random) -> dict[int, float]:
 
 
 def exact_score(subscription: dict[str, Any], message: dict[str, Any]) -> float | None:
-    """The score to the last bit; None without a common keyword, or if the subscription's filter rules the message out."""
-    return naive.score(subscription, message, DIAGONAL_DEG) if naive_where.counts(subscription, message) else None
+    """The score to the last bit; None without a common keyword, or if the subscription's filter rules the message out. A subscription may have a ``half_life_ms``."""
+    return naive.score(subscription, message, DIAGONAL_DEG, subscription.get("half_life_ms")) if naive_where.counts(subscription, message) else None
 
 
 def exact_topk(subscription: dict[str, Any], messages: list[dict[str, Any]], watermark: int, extent: int, count: int) -> list[tuple[float, int, int]]:
@@ -67,10 +67,20 @@ class World:
 
     :param filtered: the share of subscriptions that have a filter.
     :param metres: the share of subscriptions whose distances are in metres; where there are any, places lie all over the globe.
+    :param half_life_ms: of scores; None: age does not count.
     """
 
     def __init__(
-        self, seed: int, *, terms: int = 12, places: int = 6, timed: bool = False, most_terms: int = 4, filtered: float = 0.0, metres: float = 0.0
+        self,
+        seed: int,
+        *,
+        terms: int = 12,
+        places: int = 6,
+        timed: bool = False,
+        most_terms: int = 4,
+        filtered: float = 0.0,
+        metres: float = 0.0,
+        half_life_ms: float | None = None,
     ) -> None:
         self.rng = random.Random(seed)
         self.filters, self.filtered = random.Random(f"filters {seed}"), filtered
@@ -80,7 +90,7 @@ class World:
         self.scales, self.metres = random.Random(f"scales {seed}"), metres
         if metres:
             self.places = globe(self.scales, 3 * places)
-        self.timed, self.most_terms = timed, most_terms
+        self.timed, self.most_terms, self.half_life_ms = timed, most_terms, half_life_ms
         self.seq, self.position = -1, -1
 
     def pick_terms(self, most: int) -> list[int]:
@@ -112,6 +122,7 @@ class World:
             "weights": weigh(self.pick_terms(most), self.rng),
             "where": naive_where.random_where(self.filters, self.terms) if self.filters.random() < self.filtered else None,
             "scale_m": random_scale_m(self.scales) if self.scales.random() < self.metres else None,
+            "half_life_ms": self.half_life_ms,
         }
 
 

@@ -113,10 +113,10 @@ def programs_of(queries: list[dict[str, Any]]) -> Programs:
     return Programs.of([naive_where.program(q.get("where")) for q in queries], len(queries))
 
 
-def exact_topk(query: dict[str, Any], messages: list[dict[str, Any]], extent: int) -> list[tuple[int, int, float]]:
+def exact_topk(query: dict[str, Any], messages: list[dict[str, Any]], extent: int, half_life_ms: float | None = None) -> list[tuple[int, int, float]]:
     """Return the answer as (seq, position, score)."""
     messages = [m for m in messages if naive_where.counts(query, m) and query["watermark"] < m.get("end", np.inf)]
-    return [(seq, position, s) for s, position, seq in naive.ranked(query, messages, query["watermark"], extent, DIAGONAL)[: query["k"]]]
+    return [(seq, position, s) for s, position, seq in naive.ranked(query, messages, query["watermark"], extent, DIAGONAL, half_life_ms)[: query["k"]]]
 
 
 def rows(answers: RankedLists, i: int) -> list[tuple[int, int, float]]:
@@ -133,6 +133,7 @@ class Checked:
     extent: int
     messages: list[dict[str, Any]] = field(default_factory=list)
     freed: int = -(10**9)
+    half_life_ms: float | None = None
 
     def insert(self, messages: list[dict[str, Any]]) -> None:
         """Insert messages into both."""
@@ -156,12 +157,12 @@ class Checked:
 
     def ask_for_all(self, queries: list[dict[str, Any]]) -> None:
         """Ask for all that reaches a threshold, and for the best of it: some at just the score of a message, or next to it."""
-        whole = [exact_topk({**q, "k": len(self.messages)}, self.messages, self.extent) for q in queries]
+        whole = [exact_topk({**q, "k": len(self.messages)}, self.messages, self.extent, self.half_life_ms) for q in queries]
         thresholds = np.full(len(queries), -np.inf)
         for i, found in enumerate(whole):
             if i % 4 and found:
                 at = found[(7 * i) % len(found)][2]
-                thresholds[i] = (at, np.nextafter(at, 2.0), np.nextafter(at, -2.0))[i % 3]
+                thresholds[i] = (at, np.nextafter(at, np.inf), np.nextafter(at, -np.inf))[i % 3]
         expected = [[row for row in found if row[2] >= threshold] for found, threshold in zip(whole, thresholds.tolist())]
         everything = self.window.topk(query_batch([{**q, "k": len(self.messages)} for q in queries]), self.extent, DIAGONAL, frozen(thresholds))
         best = self.window.topk(query_batch(queries), self.extent, DIAGONAL, thresholds)
@@ -176,7 +177,7 @@ class Checked:
         assert len(answers.offsets) == len(queries) + 1 and answers.offsets[0] == 0
         assert answers.offsets[-1] == len(answers.seqs) == len(answers.positions) == len(answers.scores)
         for i, query in enumerate(queries):
-            expected = exact_topk(query, self.messages, self.extent)
+            expected = exact_topk(query, self.messages, self.extent, self.half_life_ms)
             assert rows(answers, i) == expected, query
         self.ask_for_all(queries)
         id_of = {m["seq"]: m["id"] for m in self.messages}

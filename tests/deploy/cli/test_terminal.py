@@ -10,8 +10,8 @@ from rich.console import Console
 
 from dskype.deploy.cli import local_screen
 from dskype.deploy.cli import main as cli
-from dskype.deploy.cli.result_lines import result_line
-from dskype.deploy.client.records import Result
+from dskype.deploy.cli.result_lines import result_line, topk_lines
+from dskype.deploy.client.records import Result, TopK
 from dskype.deploy.demo import screen
 from dskype.deploy.machine import cluster
 from dskype.deploy.machine.terminal import clean, plain, pointed, say
@@ -60,6 +60,19 @@ def test_lines_of_tail_have_no_escapes():
     )
     line = result_line(result, clean(HOSTILE))
     assert not steers(line) and "\n" not in line and "[red]markup[/red]" in line
+
+
+def test_with_a_half_life_lines_show_what_is_left_of_scores():
+    def line(**fields):
+        value = {"v": 1, "subscription": "s", "message": "m", "watermark": 1_700_000_000_000, **fields}
+        return result_line(
+            Result.from_record(SimpleNamespace(value=json.dumps(value).encode(), key=b"s", timestamp=0, headers=[], partition=0, offset=0)), None, 2000.0
+        )
+
+    assert " 0.250000  s" in line(op="add", score=850_000_000 - 2.0, rank=1)
+    assert " 0.750000  s" in line(op="match", score=0.75)
+    state = TopK.from_json(json.dumps({"v": 1, "subscription": "s", "watermark": 4000, "topk": [{"message": 7, "score": 1.0}]}).encode(), 0)
+    assert topk_lines(state, {}, 2000.0) == ["   1  0.500000  7"] and topk_lines(state, {}) == ["   1  1.000000  7"]
 
 
 def test_notes_and_errors_have_no_escapes(capsys):

@@ -10,7 +10,7 @@ import pytest
 
 from dskype.bolts.skype import Skype
 from dskype.deploy.client.content import Content
-from dskype.deploy.client.explanation import as_lines, explain_boolean, explain_list, explain_scores
+from dskype.deploy.client.explanation import add_time_score, as_lines, explain_boolean, explain_list, explain_scores
 from dskype.spouts.attributes import Attributes
 from dskype.spouts.expression_parser import WORDS_ONLY, Language, parse
 from dskype.spouts.records import Message
@@ -189,6 +189,18 @@ def test_a_filter_of_a_topk_subscription_is_explained():
         assert any("price < 200: the message has 350.5" in line for line in lines) is not satisfied
         found["list"] = explain_list(found, "m", [("a", 0.4)], 5)
         assert found["list"]["reason"] == ("not in the window" if satisfied else "filtered") and (found["list"]["would_be"] is None) is not satisfied
+
+
+def test_with_a_half_life_time_scores_say_where_a_message_stands():
+    s, m = TopkSubscription("s", ["coffee"], 0.0, 0.0, 0.0, k=1), message("coffee by the lake")
+    found = explain_scores(s, m, ["coffee", "by", "the", "lake"], Vocabulary.empty(), 10.0)
+    add_time_score(found, 1_700_000_004_000, 2000.0)
+    assert found["score"] == 0.5 and found["time_score"] == 850_000_002 - 1
+    for other, reason in ((850_000_000.5, "due"), (850_000_001.5, "below the threshold")):
+        found["list"] = explain_list(found, "m", [("a", other)], 1_700_000_005_000, 1_700_000_004_000, 10_000)
+        assert found["list"]["reason"] == reason
+    lines = as_lines(found, "s", "m")
+    assert lines[0] == "m scores 0.500000 for s" and any(line.endswith("log2(0.500000) + 850000002.000000 = 850000001.000000") for line in lines)
 
 
 @pytest.mark.parametrize(
