@@ -14,7 +14,7 @@ import pytest
 
 from dskype.topology.core.file_store import FileSnapshotStore
 from dskype.topology.runtime.driver import preflight
-from dskype.topology.runtime.driver.preflight import PreflightError, check_executors
+from dskype.topology.runtime.driver.preflight import PreflightError, cause_of, check_executors
 from dskype.topology.runtime.driver.resume import installed_version
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.transport.wire import SUPERVISOR_VARIABLE
@@ -28,6 +28,28 @@ MINOR = PYTHON.rpartition(".")[0]
 def found(host: str = "host-1", python: str = PYTHON, dskype: str = DSKYPE) -> preflight._Finding:
     """Return what an executor tells that has no problem of its own."""
     return preflight._Finding(host, python, dskype, brokers=True, document="probe", error="")
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        (
+            'An exception was thrown from the Python worker.\nTraceback (most recent call last):\n  File "worker.py", line 1, in main\n    raise ValueError(\n'
+            "ModuleNotFoundError: No module named 'dskype'\n",
+            "ModuleNotFoundError: No module named 'dskype'",
+        ),
+        (
+            "Job aborted due to stage failure: Lost task 0.3\norg.apache.spark.SparkException: [X] Python worker exited\n\tat org.apache.spark.X.y(X.scala:1)\n"
+            "Caused by: java.io.EOFException\n\t... 22 more\n",
+            "Caused by: java.io.EOFException",
+        ),
+        ('x\nCaused by: java.io.IOException: Cannot run program "python9": error=2\nCaused by: java.io.IOException: error=2', None),
+        ("the session has ended", "the session has ended"),
+        ("", ""),
+    ],
+)
+def test_an_error_of_spark_is_told_by_its_cause(text, cause):
+    assert cause_of(text) == cause or (cause is None and 'Cannot run program "python9"' in cause_of(text))
 
 
 def test_executors_with_the_drivers_versions_are_accepted_whatever_the_patch_level_of_python():
