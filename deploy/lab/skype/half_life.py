@@ -32,10 +32,11 @@ class Cost:
 
     :ivar message_us: CPU time of a message, of which ``window_us`` was for look-ups.
     :ivar evaluations: look-ups of subscriptions per 1,000 messages.
+    :ivar changes: how often a message entered or left a list, per message.
     """
 
-    def __init__(self, message_us: float, window_us: float, evaluations: float) -> None:
-        self.message_us, self.window_us, self.evaluations = message_us, window_us, evaluations
+    def __init__(self, message_us: float, window_us: float, evaluations: float, changes: float) -> None:
+        self.message_us, self.window_us, self.evaluations, self.changes = message_us, window_us, evaluations, changes
 
 
 def measure(corpus: Corpus, subscriptions: Subscriptions, window: int, arrivals: int, half_lives: float | None, seed: int = 0) -> Cost:
@@ -53,7 +54,7 @@ def measure(corpus: Corpus, subscriptions: Subscriptions, window: int, arrivals:
         engine.advance(messages, end)
         messages_of.insert(messages, list(map(str, messages.seq.tolist())))
     pending = engine.insert(s.k, s.alpha, s.lat, s.lon, s.offsets, s.terms, s.weights, False)
-    spent_ns = window_ns = evaluations = done = 0
+    spent_ns = window_ns = evaluations = changes = done = 0
 
     def settle(slots: np.ndarray) -> None:
         nonlocal window_ns, evaluations
@@ -69,15 +70,16 @@ def measure(corpus: Corpus, subscriptions: Subscriptions, window: int, arrivals:
     while done < warm_up + arrivals:
         messages, _, end = stream.slot()
         if done >= warm_up > 0:
-            warm_up = window_ns = evaluations = spent_ns = done = 0
+            warm_up = window_ns = evaluations = changes = spent_ns = done = 0
         began = time.process_time_ns()
-        due = engine.advance(messages, end).due
+        found = engine.advance(messages, end)
         messages_of.insert(messages, list(map(str, messages.seq.tolist())))
-        settle(due)
+        settle(found.due)
         messages_of.free(end - engine.extent)
         spent_ns += time.process_time_ns() - began
         done += messages.n
-    return Cost(spent_ns / done / 1000, window_ns / done / 1000, 1000 * evaluations / done)
+        changes += len(found.op)
+    return Cost(spent_ns / done / 1000, window_ns / done / 1000, 1000 * evaluations / done, changes / done)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -102,10 +104,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f"{corpus.source}: {len(corpus):,} messages; {args.subscriptions:,} subscriptions, a window of {args.window:,} messages; the best of {args.rounds} rounds",
         "",
     )
-    put("| half-lives in the window | message us | of it look-ups us | look-ups per 1,000 messages | times |", "|---|---|---|---|---|")
+    put(
+        "| half-lives in the window | message us | of it look-ups us | look-ups per 1,000 messages | changes of lists per message | times |",
+        "|---|---|---|---|---|---|",
+    )
     for share, cost in best.items():
         times = cost.message_us / best[None].message_us
-        put(f"| {'no half-life' if share is None else f'{share:g}'} | {cost.message_us:.0f} | {cost.window_us:.0f} | {cost.evaluations:.0f} | {times:.2f} |")
+        put(
+            f"| {'no half-life' if share is None else f'{share:g}'} | {cost.message_us:.0f} | {cost.window_us:.0f} | {cost.evaluations:.0f} | {cost.changes:.1f} | {times:.2f} |"
+        )
     return 0
 
 
