@@ -22,6 +22,7 @@ from dskype.deploy.verification.registrations import Registration, Registry
 from dskype.deploy.verification.replay import NEVER, parse_subscriptions, replay
 from dskype.deploy.verification.report import KEPT, Report
 from dskype.deploy.verification.results import SCORED, Changes, Lists, Matches, has_repeated_id, read_deltas, read_lists
+from dskype.deploy.verification.searches import check_searches
 from dskype.deploy.verification.steps import may_be_refused
 from dskype.deploy.verification.updates import with_inherited_lists
 from dskype.deploy.verification.writes import check_topology_writes
@@ -55,6 +56,7 @@ def verify(
     - Deltas, folded in order, give that list at each of their watermarks, with the right ranks.
     - Boolean matches are right and complete, and occur once. So are those that were there when a subscription became active, if it asks for them, and ``enter``, ``inside`` and ``leave`` of objects.
     - The fields that results carry are those of their messages.
+    - Answers of searches are those of the window at their watermark.
     - With ``final``, each subscription is active, and its last list and last deltas equal the best k at the newest message.
 
     Scores are compared within 1e-9; messages whose scores differ by less may be in any order. Lists may skip watermarks: a subscription that
@@ -108,6 +110,7 @@ class _Verification:
         self._check_lists(lists, changes)
         self._check_matches(matches.joined(grouped))
         check_initial(initial, self._registry, self._oracle, inputs, report, max(self._since, self._least), self._final)
+        check_searches(inputs, self._settings, self._oracle, report, max(self._since, self._least))
         if self._settings.objects:
             self._progress("comparing objects")
             check_moves(moves, self._registry, self._oracle, self._settings, inputs, report, self._since, self._final)

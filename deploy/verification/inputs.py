@@ -26,8 +26,9 @@ __all__ = [
 ]
 
 _NEXT_TOPIC = 1 << 32
-INPUT_TOPICS = ("results", "matches", "topk", "dead_letters", "registrations", "sequence", "subscriptions", "messages")
+INPUT_TOPICS = ("results", "matches", "topk", "answers", "dead_letters", "registrations", "sequence", "searches", "subscriptions", "messages")
 """The topics, in the order of reading: while a topology works, effects are read before their causes."""
+_SELDOM = ("matches", "searches", "answers")
 
 
 class Record(NamedTuple):
@@ -87,6 +88,8 @@ class Inputs:
     matches: Sequence[Any] = ()
     topk: Sequence[Any] = ()
     dead_letters: Sequence[Any] = ()
+    searches: Sequence[Any] = ()
+    answers: Sequence[Any] = ()
     topology: str = "dskype"
     source: str | None = None
     message_topics: Sequence[str] | None = None
@@ -135,9 +138,9 @@ class Inputs:
         return f"{number}-{offset}" if partition < _NEXT_TOPIC else f"{topic}-{number}-{offset}"
 
     def counts(self) -> dict[str, int]:
-        """Return topic -> number of records; without the topic of grouped matches where there are none."""
+        """Return topic -> number of records; without the topics of grouped matches and of searches where there are none."""
         messages = Counter(self.place_of(record.partition)[0] for record in self.messages)
-        others = {getattr(self.topics, name): len(getattr(self, name)) for name in reversed(INPUT_TOPICS[:-1]) if name != "matches" or self.matches}
+        others = {getattr(self.topics, name): len(getattr(self, name)) for name in reversed(INPUT_TOPICS[:-1]) if name not in _SELDOM or getattr(self, name)}
         return {topic: messages[topic] for topic in self.message_topics or ()} | others
 
     def newest_run(self) -> tuple[str, int]:
@@ -146,7 +149,7 @@ class Inputs:
         A topology that is killed and submitted again uses the same topics, and numbers its messages from 0 again.
         """
         self.begins = {name: first_offsets(getattr(self, name)) for name in INPUT_TOPICS}
-        written = ("sequence", "registrations", "results", "matches", "topk")
+        written = ("sequence", "registrations", "results", "matches", "topk", "answers")
         runs: Counter[str] = Counter()
         for name in written:
             runs += _runs_of(getattr(self, name))

@@ -176,6 +176,7 @@ class Oracle:
         history, subscription = self.history, registration.subscription
         first, last = np.searchsorted(history.position, [watermark - self.extent, watermark], side="right").tolist()
         rows, region = self._satisfying(subscription.expression, first, last), subscription.region
+        rows = rows[self._leave[rows] > watermark]
         rows = rows[self._centred(rows, subscription.bbox if region is None else geometry.widened(subscription.bbox))]
         if region is not None:
             gaps_m = [geometry.gap_m(region, lat, lon) for lat, lon in zip(history.lat[rows].tolist(), history.lon[rows].tolist())]

@@ -19,14 +19,14 @@ WRITTEN_AGAIN = "records that were written again (record-id)"
 SHARED_RESULT_ID = "deltas of two messages with one id, which have one result-id"
 """Name of what is unchecked: only their messages' numbers tell these deltas apart, and those are not published."""
 
-KINDS = ("format", "write", "sequence", "dead-letter", "registration", "state", "delta", "match")
+KINDS = ("format", "write", "sequence", "dead-letter", "registration", "state", "delta", "match", "search")
 
 
 @dataclass(frozen=True)
 class Difference:
     """One difference from what must hold.
 
-    :ivar kind: ``format`` | ``write`` | ``sequence`` | ``dead-letter`` | ``registration`` | ``state`` | ``delta`` | ``match``.
+    :ivar kind: ``format`` | ``write`` | ``sequence`` | ``dead-letter`` | ``registration`` | ``state`` | ``delta`` | ``match`` | ``search``.
     :ivar text: one sentence.
     :ivar details: lines that show it, for example two lists side by side.
     :ivar where: ``topic/partition offset n`` if it concerns one record.

@@ -708,9 +708,12 @@ def random_run(seed, most=5, objects=False, topk=0.05):
     wrongly = [good[place[1:]] for place in refused if place[0] == TOPICS.subscriptions and place[1:] in good and not may_be_refused(good[place[1:]], conf)]
     assert not wrongly, f"good subscriptions were refused: {wrongly}; reproduce with DSKYPE_SEED={seed}"
     assert not unfinished(simulation), f"subscriptions still move, or wait to begin; reproduce with DSKYPE_SEED={seed}"
-    if objects:
+    if objects or seed % 8 == 0:
         found = verify(Inputs.read("dskype", simulation.records), Settings.from_conf(simulation.conf), final=True)
         assert found.ok and found.compared["results of objects"] == compared["enter"] + compared["inside"] + compared["leave"], f"{found.as_text()}; {seed}"
+        asked = compared["top-k searches"] + compared["boolean searches"]
+        assert found.compared["searches"] == asked or any("searches" in why for why in found.unchecked), f"{found.as_text()}; {asked} answers; {seed}"
+        compared["verified searches"] += found.compared["searches"]
     compared["withheld"] += metric(simulation, "withheld_messages")
     compared["plans"] += metric(simulation, "plan_changes")
     compared["filtered"] += sum(b'"where"' in (r.value or b"") for r in simulation.records(TOPICS.subscriptions))

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from dskype.bolts.searches import WindowSearches
+from dskype.deploy.verification import Inputs, verify
 from dskype.spouts.settings import Settings
 from dskype.spouts.streams import Lookups
 
@@ -76,6 +77,51 @@ def test_with_objects_the_window_has_their_present_states():
     simulation.drain(2)
     found = answers_of(simulation)
     assert {id: {one["message"] for part in parts for one in part["results"]} for id, parts in found.items()} == {"q": {2, 3, 4}, "all": {2, 3, 4}}
+
+
+def _damaged(value, damage):
+    """Return an answer with something wrong."""
+    value = json.loads(value)
+    if damage == "refused":
+        return {"v": 1, "search": value["search"], "error": "no", "code": "invalid-k"}
+    results = value["results"]
+    if damage == "count":
+        value["count"] += 1
+    elif damage == "order":
+        results[0]["seq"], results[1]["seq"], results[0]["position"], results[1]["position"] = (results[i][n] for n in ("seq", "position") for i in (1, 0))
+    elif damage == "missing":
+        results.pop(0)
+    elif damage == "watermark":
+        value["watermark"] -= 1
+    else:
+        results[0][damage] = 0.25
+    return value
+
+
+@pytest.mark.parametrize(
+    ("id", "damage"), [("near", d) for d in ("score", "lat", "missing", "refused")] + [("all", d) for d in ("lon", "count", "order", "missing", "watermark")]
+)
+def test_verification_finds_wrong_answers(id, damage):
+    simulation = Simulation({"dskype.window.messages": 5}, {"message-bolt": 1})
+    for i in range(9):
+        simulation.message({"id": i, "text": "lake park" if i % 2 else "lake", "lat": i, "lon": 2})
+    simulation.drain(2)
+    send_search(simulation, "near", NEAR | {"text": "park"})
+    send_search(simulation, "all", {"type": "boolean", "bbox": [0, 0, 10, 10], "k": 3})
+    send_search(simulation, "bad", NEAR | {"k": 0})
+    simulation.drain(2)
+
+    def report(damaged):
+        def read(topic):
+            records = simulation.records(topic)
+            wrong = damaged and topic == TOPICS.answers
+            return [r._replace(value=json.dumps(_damaged(r.value, damage)).encode()) if wrong and r.key == id.encode() else r for r in records]
+
+        return verify(Inputs.read("dskype", read), Settings.from_conf(simulation.conf), final=True)
+
+    good, wrong = report(False), report(True)
+    assert good.ok and good.compared["searches"] == 2 and good.compared["refused searches"] == 1, good.as_text()
+    assert wrong.counts == {"search": 1} and id in wrong.differences[0].text, wrong.as_text()
 
 
 class Task:
