@@ -708,7 +708,7 @@ def random_run(seed, most=5, objects=False, topk=0.05):
     wrongly = [good[place[1:]] for place in refused if place[0] == TOPICS.subscriptions and place[1:] in good and not may_be_refused(good[place[1:]], conf)]
     assert not wrongly, f"good subscriptions were refused: {wrongly}; reproduce with DSKYPE_SEED={seed}"
     assert not unfinished(simulation), f"subscriptions still move, or wait to begin; reproduce with DSKYPE_SEED={seed}"
-    if objects or seed % 8 == 0:
+    if objects or seed in (0, 8, 16, 24):  # a few of the others; verification has tests of its own
         found = verify(Inputs.read("dskype", simulation.records), Settings.from_conf(simulation.conf), final=True)
         assert found.ok and found.compared["results of objects"] == compared["enter"] + compared["inside"] + compared["leave"], f"{found.as_text()}; {seed}"
         asked = compared["top-k searches"] + compared["boolean searches"]
