@@ -272,9 +272,11 @@ def _refuse_field(name: str, record: dict[str, Any]) -> NoReturn:
     if name == "where":
         hint = "the 'expression' of a boolean subscription may compare attributes, too"
     elif near := get_close_matches(name, _FIELDS[kind], 1):
-        hint = f"it may be meant as '{near[0]}'"
+        hint = f"perhaps '{near[0]}' is meant"
+    elif name == "id":
+        hint = "the id is the key of the record"
     else:
-        hint = "fields of your own belong into 'meta'"
+        hint = "data of your own belongs in 'meta'"
     raise refusal(
         "unknown-field", f"Expected no field '{name[:40]}' in a subscription of the type '{kind}'", shown(record[name]), ", ".join(_FIELDS[kind]), hint
     )

@@ -191,7 +191,8 @@ def test_records_with_the_same_problem_have_the_same_code_whatever_is_given(pars
 
 def test_a_field_that_a_subscription_does_not_have_is_refused_with_a_hint():
     boolean = {"type": "boolean", "bbox": [1, 2, 3, 4], "expression": "tea"}
-    assert reason_of(subscription, changed(TOPK, ttls=60)).endswith("; hint: it may be meant as 'ttl_s'")
+    assert reason_of(subscription, changed(TOPK, ttls=60)).endswith("; hint: perhaps 'ttl_s' is meant")
+    assert reason_of(subscription, changed(TOPK, id="s1")).endswith("; hint: the id is the key of the record")
     assert reason_of(subscription, changed(boolean, where="a > 1")).endswith("; hint: the 'expression' of a boolean subscription may compare attributes, too")
     words = "Expected no field 'colour' in a subscription of the type 'boolean'; given: \"red\"; legal: type, "
     assert words in (reason := reason_of(subscription, changed(boolean, colour="red"))) and "'meta'" in reason
