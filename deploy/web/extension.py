@@ -23,7 +23,7 @@ _FOR_TENANTS = frozenset(
     {*(f"GET {path}" for path in ("topologies", "subscription", "subscriptions", "language", "draft", "search", "results", "messages"))}
     | {"POST subscriptions", "POST subscriptions/remove"}
 )
-"""Each of these answers keeps to the subscriptions of the tenant. Messages belong to nobody: who may register subscriptions gets those that he asks for."""
+"""Each of these answers keeps to the subscriptions of the tenant. Messages belong to nobody: a tenant that may register subscriptions gets all that it asks for."""
 
 
 def make_extension(kafka: Any, source: Any, budget: Budget | None = None, *, tenants: bool = False) -> Extension:
