@@ -11,11 +11,11 @@ import numpy as np
 from dskype.bolts.replication.merger import TopkList
 from dskype.bolts.replication.merging import MergedResults, ResultStrategy
 from dskype.bolts.results import make_store
-from dskype.bolts.results.allowance import LISTS, Allowance, share
+from dskype.bolts.results.allowance import Allowance, share
 from dskype.bolts.results.base import Opening, Removal, State, run_of
 from dskype.bolts.results.buffer import StateBuffer
 from dskype.bolts.results.deltas import DeltaBatch
-from dskype.bolts.results.events import MATCH, SCORED_MATCH
+from dskype.bolts.results.events import LISTS, MATCH, SCORED_MATCH
 from dskype.bolts.results.kafka_store import KafkaStore
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.distribution import distributor_class

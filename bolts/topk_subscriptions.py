@@ -30,8 +30,8 @@ from dskype.bolts.message_ids import MessageIds
 from dskype.bolts.message_queue import Arrived
 from dskype.bolts.objects import StatePairs
 from dskype.bolts.ranked_lists import RankedLists
-from dskype.bolts.results.allowance import LISTS
 from dskype.bolts.results.deltas import DeltaBatch
+from dskype.bolts.results.events import LISTS
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.slot_metadata import SlotMetadata
 from dskype.bolts.topk.base import Changes

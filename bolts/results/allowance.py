@@ -11,15 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from dskype.bolts.results.events import OMITTED
+from dskype.bolts.results.events import METAS, OMITTED
 from dskype.spouts.columns import to_strings
 from dskype.spouts.settings import Settings
 
-__all__ = ["LISTS", "METAS", "Allowance", "share"]
+__all__ = ["Allowance", "share"]
 
-LISTS = ("dskype.results.topk.bytes.per.second", "dskype.results.topk.total.bytes.per.second")
-METAS = ("dskype.results.meta.bytes.per.second", "dskype.results.meta.total.bytes.per.second")
-"""The settings: for a subscription, and for the topology."""
 _TOLD_MS, _TOLD = 3_600_000, 10_000
 """A registration is told of a setting once in this time, and so many of a task are."""
 

@@ -18,8 +18,10 @@ __all__ = [
     "INSIDE",
     "LEAVE",
     "LIMITED_KEY",
+    "LISTS",
     "MATCH",
     "MATCHES",
+    "METAS",
     "OMITTED",
     "OPS",
     "REGISTERED",
@@ -42,6 +44,9 @@ EVENTS = ("active", "updated", "removed")
 """Events of which a registration has each once, but only one of ``active`` and ``updated``. A fourth one, ``limited``, may come several times."""
 LIMITED_KEY = b"\xff"
 """With what the key of an event ``limited`` begins: no id begins like this, because it is not UTF-8."""
+LISTS = ("dskype.results.topk.bytes.per.second", "dskype.results.topk.total.bytes.per.second")
+METAS = ("dskype.results.meta.bytes.per.second", "dskype.results.meta.total.bytes.per.second")
+"""The settings of which events ``limited`` tell: for a subscription, and for the topology."""
 OMITTED = "-"
 """In place of the JSON text of a ``meta`` that is left out."""
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dskype.bolts.results.allowance import METAS, Allowance
+from dskype.bolts.results.allowance import Allowance
 from dskype.bolts.results.base import Opening, Removal, State
 from dskype.bolts.results.deltas import DeltaBatch
-from dskype.bolts.results.events import ADD, EVENTS, MATCHES, event_record, limited_record, parse_registration
+from dskype.bolts.results.events import ADD, EVENTS, MATCHES, METAS, event_record, limited_record, parse_registration
 from dskype.bolts.results.formats import MessageKeys, delta_records, heads, json_names, match_records, names_of, state_values
 from dskype.bolts.results.kafka_store import KafkaStore
 from dskype.bolts.results.match_kernels import Names

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 __all__ = ["SPARK", "missing_for_topologies"]
 
-SPARK = ("pyspark", "msgpack", "sortedcontainers", "numba", "pyarrow", "pandas", "yaml")
+SPARK = ("pyspark", "msgpack", "numba", "pyarrow", "pandas", "yaml")
 """The modules of those packages, by which they are imported."""
 
 

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from kafka import TopicPartition
 from sortedcontainers import SortedDict, SortedSet
 
-from dskype.bolts.results.allowance import LISTS, METAS
 from dskype.bolts.results.base import Stored, supersedes
+from dskype.bolts.results.events import LISTS, METAS
 from dskype.bolts.results.kafka_store import stored_of
 from dskype.deploy.client.dead_letters import DeadLetter
 from dskype.deploy.client.pubsub import PubSub

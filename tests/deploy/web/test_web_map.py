@@ -249,7 +249,7 @@ def test_my_subscriptions_show_how_they_are_and_their_last_result(page, kafka, s
     assert page.run("return document.querySelectorAll('#mine li b, #mine li i').length") == 1, "its id alone is bold"
     page.click("//button[@aria-label='Show mine']")
     page.wait("document.querySelector('#state').innerText.includes('live')")
-    assert page.run("return document.querySelector('#mine li').getAttribute('aria-current')") == "true"
+    page.wait("document.querySelector('#mine li').getAttribute('aria-current') === 'true'")
     page.click("//button[text()='Share']")
     page.wait("document.querySelector('#answer a.share')")
     assert page.run("return document.querySelector('#answer a.share').href") == f"{served.url}?topology=dskype#sub=mine"
