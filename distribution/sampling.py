@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 __all__ = ["halves", "make_sample", "read_records", "read_sample", "sample_thresholds"]
 
+log = logging.getLogger(__name__)
+
 _MOST = 200_000
 
 _FEWEST = 100
@@ -43,22 +46,27 @@ _SEED = 43
 """Of the halves of a sample."""
 
 
-def read_sample(messages: str | Path, subscriptions: str | Path, vocabulary: Vocabulary, settings: Settings, most: int = _MOST) -> Sample:
+def read_sample(
+    messages: str | Path, subscriptions: str | Path, vocabulary: Vocabulary, settings: Settings, warn: Callable[[str], object] = log.warning
+) -> Sample:
     """Read a sample from two files, see :func:`read_records`.
 
     :raises IllegalArgumentException: a file cannot be read, or has no records.
     """
-    return make_sample(*read_records(messages, subscriptions, settings, most), vocabulary, settings)
+    return make_sample(*read_records(messages, subscriptions, settings, warn=warn), vocabulary, settings)
 
 
-def read_records(messages: str | Path, subscriptions: str | Path, settings: Settings, most: int = _MOST) -> tuple[list[Message], list[Subscription]]:
+def read_records(
+    messages: str | Path, subscriptions: str | Path, settings: Settings, most: int = _MOST, warn: Callable[[str], object] = log.warning
+) -> tuple[list[Message], list[Subscription]]:
     """Read messages and subscriptions from two files.
 
     The file of messages is one of those that :class:`~dskype.spouts.readers.RecordFile` reads, with the settings' mapping. A subscription is a line with a record of
-    the subscriptions topic with its ``id`` as a field, or a line ``{"key": id, "value": {...}}``. What is malformed is skipped. If there are too many
+    the subscriptions topic with its ``id`` as a field, or a line ``{"key": id, "value": {...}}``. What is malformed is left out, and counted. If there are too many
     records, evenly spaced ones are used.
 
     :param most: the most messages, and the most subscriptions.
+    :param warn: is told of each file how many of its records were left out, and why the first one was.
     :raises IllegalArgumentException: a file cannot be read, or has no records.
     """
     tokenizer = settings.analyzer()
@@ -84,20 +92,24 @@ def read_records(messages: str | Path, subscriptions: str | Path, settings: Sett
         lines = plain_lines(str(subscriptions))
     except OSError as ex:
         raise IllegalArgumentException("The file of a sample cannot be read.", given=ex.filename, hint=str(ex)) from None
-    return _records(messages, file, message, most), _records(subscriptions, lines, subscription, most)
+    return _records(messages, file, message, most, warn), _records(subscriptions, lines, subscription, most, warn)
 
 
-def _records(path: str | Path, source: Iterable[tuple[int, Any]], parse: Callable[[Any, int], Any], most: int) -> list[Any]:
-    found, refused = [], None
+def _records(path: str | Path, source: Iterable[tuple[int, Any]], parse: Callable[[Any, int], Any], most: int, warn: Callable[[str], object]) -> list[Any]:
+    found: list[Any] = []
+    refused, malformed = None, 0
     for number, value in source:
         try:
             if isinstance(value, RecordError):
                 raise value
             found.append(parse(value, number))
         except (RecordError, ValueError, RecursionError) as error:
+            malformed += 1
             refused = refused or f"record {number}: {error or 'too deeply nested'}"
     if not found:
         raise IllegalArgumentException("The file of a sample has no records that can be used.", given=str(path), legal="JSON lines", hint=refused)
+    if malformed:
+        warn(f"warning: {malformed:,} of {malformed + len(found):,} records of {path} are left out of the sample; the first one: {refused}")
     return found if len(found) <= most else [found[i] for i in np.linspace(0, len(found) - 1, most).astype(np.int64).tolist()]
 
 

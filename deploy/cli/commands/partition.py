@@ -192,7 +192,7 @@ def _sample(args: argparse.Namespace, settings: Any) -> Any:
     if args.messages is None:
         return None
     path = args.vocabulary or settings.vocabulary
-    return read_sample(args.messages, args.subscriptions, Vocabulary.load(path, settings.analyzer()) if path else Vocabulary.empty(), settings)
+    return read_sample(args.messages, args.subscriptions, Vocabulary.load(path, settings.analyzer()) if path else Vocabulary.empty(), settings, say)
 
 
 def _check_free(path: str | None, force: bool) -> None:
@@ -246,7 +246,7 @@ def _advise(args: argparse.Namespace) -> int:
             "expected --vocabulary with -o: a plan names words by their numbers in the topology's vocabulary; 'dskype vocabulary build FILE -o OUT' makes one"
         )
     costs = Costs(LoadModel.checked("hybrid", args.costs))
-    messages, subscriptions = read_records(args.messages, args.subscriptions, settings, _ADVISED)
+    messages, subscriptions = read_records(args.messages, args.subscriptions, settings, _ADVISED, say)
     vocabulary = Vocabulary.load(path, settings.analyzer()) if path else Vocabulary.build([one.text for one in messages], settings.analyzer())
     sample = make_sample(messages, subscriptions, vocabulary, settings)
     window = settings.extent if settings.window_kind == "count" else sample.messages.n

@@ -100,6 +100,16 @@ def test_options_reach_the_distributor_and_files_are_not_replaced_by_accident(fi
     assert "did you mean prefix" in capsys.readouterr().err
 
 
+def test_what_is_left_out_of_a_sample_is_counted(files, capsys):
+    with (files / "m").open("a") as m, (files / "s").open("a") as s:
+        m.write('{"text": "w1", "lat": 91, "lon": 0}\n{"text"\n')
+        s.write('{"id": "x", "type": "topk", "keywords": ["w1"], "k": 0, "alpha": 0.3, "lat": 0, "lon": 0}\n')
+    assert learn(files) == 0
+    said = capsys.readouterr().err
+    assert f"2 of 402 records of {files / 'm'} are left out of the sample; the first one: record 401: " in said
+    assert f"1 of 301 records of {files / 's'} are left out of the sample; the first one: record 301: " in said
+
+
 def test_partitions_are_split_and_merged_by_hand(files, capsys):
     learn(files, "prefix", 4, "--option", "method=balanced")  # a partition for each task
     plan, out = str(files / "plan"), str(files / "out")
