@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -35,6 +36,8 @@ _LOCAL_SLOTS = 512
 
 _NEVER_MS = 100 * 365 * 24 * 3_600_000
 
+_JAVA_OPTIONS, _CLASS_PATH = "spark.driver.extraJavaOptions", "spark.driver.extraClassPath"
+_COLLECTOR = re.compile(r"-XX:\+Use\w*GC\b")
 _PATHS = ("spark.jars", "spark.files", "spark.archives", "spark.submit.pyFiles")
 
 _MODULES = b"WARNING: Using incubator modules"
@@ -95,7 +98,7 @@ def archive_options(class_archive: Path | None) -> list[str]:
 def spark_settings(
     *, master: str | None, jars: Sequence[Path], conf: Mapping[str, str], log_file: Path, class_archive: Path | None = None, log_handle: int | None = None
 ) -> dict[str, str]:
-    """Return the settings of a session. ``conf`` overrides our settings, but ``spark.jars`` has its jars and ours.
+    """Return the settings of a session. ``conf`` overrides our settings, but jars, and the driver's class path and Java options, are its and ours.
 
     :param master: master URL; None or ``local[*]`` runs Spark in a JVM of this process.
     :param jars: the Kafka connector.
@@ -104,6 +107,7 @@ def spark_settings(
     :param class_archive: classes that the JVM maps instead of parsing them; None: without.
     :param log_handle: of what writes the log; None: the JVM writes the file itself.
     """
+    own_java, own_classes = conf.get(_JAVA_OPTIONS, ""), conf.get(_CLASS_PATH, "")
     local = master is None or master.startswith("local")
     settings = dict(_SETTINGS)
     conf = dict(conf) | {key: ",".join(map(_absolute, filter(None, conf[key].split(",")))) for key in _PATHS if key in conf}
@@ -111,8 +115,8 @@ def spark_settings(
     log = log_file if log_handle is None else f"/dev/fd/{log_handle}"
     logging = f'-Dlog4j2.configurationFile={_LOG4J.as_uri()} "-Ddskype.spark.log={log}"'  # a folder may have a space in its name
     archive = archive_options(class_archive)
-    settings["spark.driver.extraJavaOptions"] = " ".join([*archive, logging])
-    settings["spark.driver.extraClassPath"] = os.pathsep.join(map(str, jars))  # the class path must be that of the archive
+    settings[_JAVA_OPTIONS] = " ".join([*archive, logging])
+    settings[_CLASS_PATH] = os.pathsep.join(map(str, jars))  # the class path must be that of the archive
     # Python workers start in a folder that may be anybody's (that of the caller, of a Spark worker): modules that lie there are not imported.
     settings[f"spark.executorEnv.{SAFE_PATH_VARIABLE}"] = os.environ.get(SAFE_PATH_VARIABLE) or SAFE_PATH_OF_WORKERS
     if not local and (kernels := os.environ.get("NUMBA_CACHE_DIR")):
@@ -123,9 +127,9 @@ def spark_settings(
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": "1g",
             # On two cores, a parallel collector is not worth it.
-            "spark.driver.extraJavaOptions": " ".join(
+            _JAVA_OPTIONS: " ".join(
                 (
-                    "-XX:+UseSerialGC",
+                    *(() if _COLLECTOR.search(own_java) else ("-XX:+UseSerialGC",)),
                     *archive,
                     f'"-Djava.io.tmpdir={scratch_of(log_file)}"',
                     f'"-Duser.dir={scratch_of(log_file)}"',  # Spark creates its folder "artifacts" there
@@ -137,7 +141,12 @@ def spark_settings(
             "spark.local.dir": str(scratch_of(log_file) / "local"),
             "spark.sql.warehouse.dir": (scratch_of(log_file) / "warehouse").as_uri(),
         }
-    return settings | {k: v for k, v in conf.items() if k != "spark.jars"}
+    return (
+        settings
+        | {k: v for k, v in conf.items() if k != "spark.jars"}
+        # Of two options of the same name Java takes the last one.
+        | {_JAVA_OPTIONS: f"{settings[_JAVA_OPTIONS]} {own_java}".strip(), _CLASS_PATH: os.pathsep.join(filter(None, [settings[_CLASS_PATH], own_classes]))}
+    )
 
 
 def _java_reason(error: Exception) -> str:

@@ -232,7 +232,7 @@ def test_a_deleted_topic_of_statistics_is_made_again_and_nothing_is_lost(cluster
         admin.close()
         records = await_output(kafka, out, total, 120, "the last record")
         assert Counter(r.value for r in records.values()) == sums_expected(total)
-        wait_for(lambda: any("is created again" in e for e in (x["error"] for x in ClusterClient(kafka).errors(name).get("__driver", ()))), 20, "the news")
+        wait_for(lambda: any("is created again" in e for e in (x["error"] for x in ClusterClient(kafka).errors(name).get("__driver", ()))), 60, "the news")
 
 
 # -- a resume refuses instead of guessing (without Spark and Kafka) ---------------------------------

@@ -25,6 +25,20 @@ def test_paths_of_the_user_are_seen_from_the_users_folder(tmp_path, monkeypatch)
         assert f'"{option}"' in settings["spark.driver.extraJavaOptions"]
 
 
+@pytest.mark.parametrize("master", [None, "spark://host:7077"])
+def test_the_users_java_options_and_classes_come_behind_ours(tmp_path, master):
+    user = {"spark.driver.extraJavaOptions": "-Duser.timezone=UTC", "spark.driver.extraClassPath": "/mine.jar"}
+    ours, both = (spark_settings(master=master, jars=[Path("/ours.jar")], conf=conf, log_file=tmp_path / "spark.log") for conf in ({}, user))
+    assert both["spark.driver.extraJavaOptions"] == ours["spark.driver.extraJavaOptions"] + " -Duser.timezone=UTC"
+    assert both["spark.driver.extraClassPath"] == "/ours.jar:/mine.jar" and {**both, **{key: ours[key] for key in user}} == ours
+
+
+def test_java_gets_one_garbage_collector(tmp_path):
+    for options, ours in (("-XX:+UseG1GC", False), ("-XX:+UseCompressedOops", True)):
+        settings = spark_settings(master=None, jars=[], conf={"spark.driver.extraJavaOptions": options}, log_file=tmp_path / "spark.log")
+        assert ("UseSerialGC" in settings["spark.driver.extraJavaOptions"]) == ours
+
+
 @pytest.mark.parametrize(("master", "only_one"), [(None, True), ("local[*]", True), ("local[4]", True), ("spark://host:7077", False)])
 def test_spark_never_gives_up_its_only_executor_because_it_stood_still(tmp_path, master, only_one):
     settings = spark_settings(master=master, jars=[], conf={}, log_file=tmp_path / "spark.log")
