@@ -281,7 +281,7 @@ public class ExecutorWriter extends ForeachWriter {
         String failed = null;
         for (int attempt = 0; attempt < 3; attempt++) {
             SocketChannel to = null;
-            String path = this.supervisorPath(failed);
+            String path = supervisorPath(this.python, this.daemon, this.environment, failed);
             try {
                 to = dial(path);
                 ByteBuffer out = ByteBuffer.allocate(8 + head.length + 5).order(ByteOrder.LITTLE_ENDIAN);
@@ -316,8 +316,9 @@ public class ExecutorWriter extends ForeachWriter {
 
     /**
      * Return the path of the supervisor of this host. Spark's Python daemon starts one, and says where in a file; if a supervisor has ended, its daemon is ended, too.
+     * The driver calls it when Spark has started, so that the first executors need not wait for it.
      */
-    private String supervisorPath(String failed) throws IOException {
+    public static String supervisorPath(String python, String daemon, Map environment, String failed) throws IOException {
         synchronized (LOCK) {
             if (told == null) {
                 told = File.createTempFile("dskype-", ".supervisor");
@@ -325,12 +326,12 @@ public class ExecutorWriter extends ForeachWriter {
             }
             scala.collection.immutable.Map variables = (scala.collection.immutable.Map) scala.collection.immutable.Map$.MODULE$.empty();
             variables = (scala.collection.immutable.Map) variables.updated("DSKYPE_SUPERVISOR_FILE", told.getPath());
-            for (java.util.Iterator entries = this.environment.entrySet().iterator(); entries.hasNext();) {
+            for (java.util.Iterator entries = environment.entrySet().iterator(); entries.hasNext();) {
                 Map.Entry entry = (Map.Entry) entries.next();
                 variables = (scala.collection.immutable.Map) variables.updated(entry.getKey(), entry.getValue());
             }
             while (supervisor == null || supervisor.equals(failed)) {
-                scala.Tuple2 started = SparkEnv.get().createPythonWorker(this.python, "pyspark.worker", this.daemon, variables, true);
+                scala.Tuple2 started = SparkEnv.get().createPythonWorker(python, "pyspark.worker", daemon, variables, true);
                 String path = new String(Files.readAllBytes(told.toPath()), StandardCharsets.UTF_8);
                 ProcessHandle daemonProcess = null;
                 if (path.equals(failed)) {
@@ -340,7 +341,7 @@ public class ExecutorWriter extends ForeachWriter {
                     supervisor = path;
                 }
                 // Through the daemon: it must be there for that.
-                SparkEnv.get().destroyPythonWorker(this.python, "pyspark.worker", this.daemon, variables, (org.apache.spark.api.python.PythonWorker) started._1());
+                SparkEnv.get().destroyPythonWorker(python, "pyspark.worker", daemon, variables, (org.apache.spark.api.python.PythonWorker) started._1());
                 if (daemonProcess != null) daemonProcess.destroyForcibly();
             }
             return supervisor;

@@ -23,6 +23,7 @@ from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime.kafka.connections import FAILOVER_MS
 from dskype.topology.runtime.spark.queries import QueryContext
+from dskype.topology.runtime.spark.session import DAEMON, worker_environment
 from dskype.topology.runtime.spark.spark_executors import SparkExecutor, find_executors, place
 
 __all__ = ["ComponentQuery", "PartitionsAddedError"]
@@ -35,7 +36,6 @@ _FETCH = {"kafka.fetch.max.wait.ms": "5000", "kafka.max.partition.fetch.bytes": 
 of a long backlog would fill the JVM's memory."""
 _NEW_PARTITIONS_S = 10.0
 """Time after which new partitions of external topics are seen. Spark itself sees them when its batch ends."""
-_DAEMON = "dskype.topology.runtime.processes.daemon"
 
 
 class PartitionsAddedError(Exception):
@@ -127,9 +127,6 @@ class ComponentQuery:
         routes = jvm.java.util.HashMap()
         for topic, partition in self._positions:
             routes.put(f"{topic}/{partition}", self._executor_of(topic, partition))
-        environment = jvm.java.util.HashMap()
-        for name, value in context.environment.items():  # what PySpark gives the Python workers of its jobs
-            environment.put(name, value)
         ids: Any = context._gateway.new_array(jvm.String, n) if places else None
         for i, place_of_executor in enumerate(places):
             ids[i] = place_of_executor.id
@@ -138,7 +135,7 @@ class ComponentQuery:
         interval_ms: int = 0 if self._real_time else plan.component_conf(self.component)[Config.TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS]
         payload = self._context.payload(starts, interval_ms / 1000)
         return jvm.dskype.spark.ExecutorWriter(
-            context.pythonExec, _DAEMON, environment, inbox, routes, ids, _head(request), _head({**request, "payload": payload})
+            context.pythonExec, DAEMON, worker_environment(context), inbox, routes, ids, _head(request), _head({**request, "payload": payload})
         )
 
     def _look_for_partitions(self, spout: KafkaSpout) -> None:

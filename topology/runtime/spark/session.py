@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import shlex
@@ -24,7 +25,25 @@ from dskype.topology.errors import TopologyError
 from dskype.topology.runtime.processes.executor_log import write_log
 from dskype.topology.runtime.transport.wire import KERNELS_VARIABLE, SAFE_PATH_OF_WORKERS, SAFE_PATH_VARIABLE
 
-__all__ = ["SessionError", "archive_options", "end_jvm", "jvm_exit_code", "jvm_process", "network_warning", "spark_settings", "start_session", "stop_session"]
+__all__ = [
+    "DAEMON",
+    "SessionError",
+    "archive_options",
+    "end_jvm",
+    "jvm_exit_code",
+    "jvm_process",
+    "network_warning",
+    "spark_settings",
+    "start_session",
+    "stop_session",
+    "worker_environment",
+]
+
+
+log = logging.getLogger(__name__)
+
+DAEMON = "dskype.topology.runtime.processes.daemon"
+"""The module of Spark's Python daemon, which starts the supervisor of its host."""
 
 
 class SessionError(TopologyError):
@@ -78,7 +97,7 @@ _SETTINGS = {
     # With any other value, Spark checks the size after every row, which for lists (headers) takes time proportional to the rows so far.
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.python.worker.reuse": "true",
-    "spark.python.daemon.module": "dskype.topology.runtime.processes.daemon",
+    "spark.python.daemon.module": DAEMON,
 }
 
 
@@ -196,7 +215,25 @@ def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str
         session = builder.getOrCreate()
     except Exception as error:  # py4j raises errors of many kinds
         raise SessionError("Spark could not be started.", given=redact_text(_java_reason(error)), hint=f"its log is {log_file}") from error
+    if url.startswith("local"):
+        threading.Thread(target=_start_supervisor, args=(session.sparkContext,), name="first supervisor", daemon=True).start()
     return session
+
+
+def worker_environment(context: Any) -> Any:
+    """Return what PySpark gives the Python workers of its jobs, as a map of Java."""
+    environment = context._jvm.java.util.HashMap()
+    for name, value in context.environment.items():
+        environment.put(name, value)
+    return environment
+
+
+def _start_supervisor(context: Any) -> None:
+    """Let Spark's Python daemon and the supervisor of this host start while the driver makes topics and queries, which would wait for them."""
+    try:
+        context._jvm.dskype.spark.ExecutorWriter.supervisorPath(context.pythonExec, DAEMON, worker_environment(context), None)
+    except Exception as error:  # py4j raises errors of many kinds; the first executor tries again, and tells what is wrong
+        log.info("no supervisor was started ahead: %s", error)
 
 
 def jvm_process(session: Any) -> Any:
