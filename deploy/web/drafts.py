@@ -80,7 +80,9 @@ class Newest:
 
 
 def language_of(client: PubSub) -> dict[str, Any]:
-    """Return what expressions may speak of in a topology: ``attributes`` (maps ``name``, ``type``, ``required``, ``comparisons``), ``fields``, ``prefixes``, ``wordless``, and whether there are ``objects``."""
+    """Return what expressions may speak of in a topology: ``attributes`` (maps ``name``, ``type``, ``required``, ``comparisons``), ``fields``, ``prefixes``, ``wordless``, and whether there are ``objects``;
+    and ``half_life_ms``, by which a time score is read (:func:`dskype.deploy.client.records.score_left`); None: scores are plain.
+    """
     language = client.settings.language
     attributes = [
         {"name": one.name, "type": one.type, "required": one.required, "comparisons": [*_COMPARISONS[one.type], "exists"]}
@@ -92,6 +94,7 @@ def language_of(client: PubSub) -> dict[str, Any]:
         "prefixes": language.prefixes,
         "wordless": language.wordless,
         "objects": client.settings.objects,
+        "half_life_ms": client.settings.half_life_ms,
     }
 
 

@@ -4,6 +4,7 @@ import { getFrom } from "/static/api.js";
 import { el, show } from "/static/dom.js";
 import { both, comparison, Draft } from "/static/dskype/draft.js";
 import { field, path, problem } from "/static/dskype/page.js";
+import { rankBy } from "/static/dskype/results.js";
 import { fieldsOf, shapesOf } from "/static/dskype/shapes.js";
 
 const form = document.getElementById("form");
@@ -221,7 +222,9 @@ export class SubscriptionForm {
   // -- what expressions may speak of -----------------------------------------------------------------------------------------
 
   async offerLanguage() {
-    ({ attributes: this.attributes, objects: this.objects } = await getFrom(path("language")));
+    const language = await getFrom(path("language"));
+    ({ attributes: this.attributes, objects: this.objects } = language);
+    rankBy(language);
     this.#showKind();
     document.getElementById("comparison").hidden = !this.attributes.length;
     field("attribute").replaceChildren(...this.attributes.map(({ name, type }) => el("option", { value: name }, `${name} (${type})`)));

@@ -38,14 +38,14 @@ export class Found {
     document.getElementById("found").hidden = false;
     const many = isTopk ? `the best ${count(matches.length)}` : `the newest ${count(matches.length)} of ${count(total)}`;
     show("asked", el("p", { role: "status" }, `${words(fields)} ${where(fields)}: ${many}, as of watermark ${watermark}`));
-    show("matches", table(columns({ isTopk }), matches, "nothing in the window"));
+    show("matches", table(columns({ isTopk, watermark }), matches, "nothing in the window"));
     const own = { pane: "pins", renderer: this.renderer };
     const [here, ground, first, pin] = ["--here", "--ground", "--first", "--pin"].map(colour);
     const mine = { ...own, className: "subscription", weight: 2, dashArray: "4 4", color: here, fillOpacity: 0, interactive: false };
     for (const shape of shapesOf(fields)) for (const layer of layersOf(shape, mine)) layer.addTo(this.pins);
     for (const match of matches.filter(({ lat }) => lat !== undefined).reverse()) {
       const look = { ...own, className: "pin found", radius: 6, weight: 1.5, color: ground, fillColor: match.rank === 1 && isTopk ? first : pin, fillOpacity: 1 };
-      L.circleMarker([match.lat, match.lon], look).bindTooltip(tip(...lines(match))).addTo(this.pins);
+      L.circleMarker([match.lat, match.lon], look).bindTooltip(tip(...lines(match, watermark))).addTo(this.pins);
     }
   }
 }

@@ -145,7 +145,7 @@ async function start() {
   setInterval(() => document.hidden || !health.brokers || partitions().catch(problem), RENEW_MS);
   health.addEventListener("changed", () => watched.watch && watched.render());
   addEventListener("hashchange", () => shown().get("sub") && shown().get("sub") !== watched.id && follow(shown().get("sub")).catch(problem));
-  form.offerLanguage().catch(problem);
+  await form.offerLanguage().catch(problem); // it says how scores are shown
   await Promise.all([partitions(), mine.open(), wanted.sub ? follow(wanted.sub) : null]);
 }
 

@@ -1,9 +1,23 @@
 // How a result is shown, in a row of a table, and a subscription in words.
 
-import { count } from "/static/dom.js";
+import { count, term } from "/static/dom.js";
 import { shapesOf } from "/static/dskype/shapes.js";
 
-const score = ({ score }) => (typeof score === "number" ? score.toFixed(6) : "");
+let halfLifeMs = null; // of the topology: its top-k subscriptions then rank by time scores
+
+/** Note how the topology ranks; see the answer `language`. */
+export const rankBy = ({ half_life_ms }) => (halfLifeMs = half_life_ms ?? null);
+
+/** Return what is left of a score at a watermark, of a result of a top-k subscription in a topology with a half-life. Other scores stay as they are, and so does one without a watermark. */
+const left = (score, watermark) => (halfLifeMs === null || watermark === undefined ? score : 2 ** Math.min(score - watermark / halfLifeMs, 1000));
+
+const digits = (score) => (typeof score === "number" ? score.toFixed(6) : "");
+
+/** Return a cell with a score; one that is what is left says so. */
+function cell({ score }, watermark) {
+  const shown = typeof score === "number" ? left(score, watermark) : score;
+  return shown === score ? digits(score) : term(digits(shown), `what is left of the score at watermark ${watermark}; the time score is ${digits(score)}`);
+}
 
 // As a number, an id of 64 bits would be rounded.
 const MESSAGE = ["Message", ({ message_id }) => message_id, "long"];
@@ -16,19 +30,23 @@ const said = ({ text, fields }) =>
 const TEXT = ["Text", said, "long"];
 
 const RANK = ["Rank", ({ rank }) => (rank ? String(rank) : ""), "number"];
-const SCORE = ["Score", score, "number"];
 
-/** Return the columns of tables of results: those of a boolean subscription have neither rank nor score. */
-export const columns = ({ isTopk, isScored }) => [...(isTopk ? [RANK] : []), ...(isTopk || isScored ? [SCORE] : []), MESSAGE, TEXT];
+/** Return the columns of tables of results: those of a boolean subscription have neither rank nor score. Scores of a top-k subscription are as of a watermark. */
+export const columns = ({ isTopk, isScored, watermark }) => [
+  ...(isTopk ? [RANK] : []),
+  ...(isTopk || isScored ? [["Score", (result) => cell(result, isTopk ? watermark : undefined), "number"]] : []),
+  MESSAGE,
+  TEXT,
+];
 
 /** Columns of a table of results of objects. */
 export const MOVES = [["Object", ({ object }) => object, "long"], TEXT];
 
-/** Return a result as lines of text. */
-export const lines = (result) => [
+/** Return a result as lines of text; with a watermark the score of one with a rank is what is left of it there. */
+export const lines = (result, watermark) => [
   result.rank ? `${result.rank}. ${said(result)}` : said(result),
   result.message_id,
-  score(result) && `score ${score(result)}`,
+  typeof result.score === "number" && `score ${digits(left(result.score, result.rank ? watermark : undefined))}`,
 ];
 
 /** Return the words of a subscription. */

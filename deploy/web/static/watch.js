@@ -58,6 +58,11 @@ export class Watch {
     return best.map((entry, i) => ({ ...entry, rank: i + 1 }));
   }
 
+  /** The newest watermark that is known: the list is the one there. */
+  get newestWatermark() {
+    return Math.max(this.watermark, ...this.newest.map(({ watermark }) => watermark));
+  }
+
   close() {
     this.closed = true;
     this.stream?.close();

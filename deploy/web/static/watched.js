@@ -116,7 +116,7 @@ export class Watched {
     const entries = watch.isTopk ? watch.list : watch.newest;
     const placed = entries.filter(({ lat }) => lat !== undefined);
     const movesOnly = watch.newest.length > 0 && watch.newest.every(isMove);
-    show("list", watch.isTopk ? [el("h3", {}, "Present list"), table(columns(watch), entries, "nothing yet")] : []);
+    show("list", watch.isTopk ? [el("h3", {}, "Present list"), table(columns({ isTopk: true, watermark: watch.newestWatermark }), entries, "nothing yet")] : []);
     show("changes", table([["Time", ({ time_ms }) => time(time_ms)], ["What", what], ...(movesOnly ? MOVES : columns({ isScored: watch.fields?.type === "threshold" }))], watch.newest, "nothing yet"));
     show("placed", el("p", { class: "quiet" }, `${placed.length} of ${entries.length} ${watch.isTopk ? "in the list" : "of the newest"} have a known place`));
     this.#pin(watch, placed.filter((entry) => !isMove(entry))); // objects move on, and are shown where they are
@@ -151,7 +151,7 @@ export class Watched {
     show("answer", el("p", { role: "status" }, copied ? "The link is in the clipboard: " : "The link: ", el("a", { href: address, class: "share" }, address)));
   }
 
-  #pin({ fields, isTopk }, placed) {
+  #pin({ fields, isTopk, newestWatermark }, placed) {
     this.pins.clearLayers();
     const own = { pane: "pins", renderer: this.renderer };
     const [here, ground, first, pin] = ["--here", "--ground", "--first", "--pin"].map(colour); // asked for once: after each change of the page it costs a look at all styles
@@ -159,7 +159,7 @@ export class Watched {
     for (const shape of fields ? shapesOf(fields) : []) for (const layer of layersOf(shape, mine)) layer.addTo(this.pins);
     for (const entry of [...placed].reverse()) {
       const look = { ...own, className: "pin", radius: 6, weight: 1.5, color: ground, fillColor: isTopk && entry.rank === 1 ? first : pin, fillOpacity: 1 };
-      L.circleMarker([entry.lat, entry.lon], look).bindTooltip(tip(...lines(entry))).addTo(this.pins);
+      L.circleMarker([entry.lat, entry.lon], look).bindTooltip(tip(...lines(entry, newestWatermark))).addTo(this.pins);
     }
   }
 }

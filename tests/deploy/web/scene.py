@@ -19,6 +19,8 @@ from dskype.topology.ui.view import TopologyView
 
 from .memory_kafka import MemoryKafka
 
+HALF_LIFE = {"dskype.window.messages": None, "dskype.window.span.ms": 3_600_000, "dskype.half.life.s": 60}
+"""Configuration of a topology whose lists rank by time scores."""
 _EMPTY: dict[str, Any] = {"transferred": {}, "emitted": {}, "executed": {}, "sent": {}, "received": {}, "busy_ns": 0}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from concurrent.futures import ThreadPoolExecutor
 from urllib.error import HTTPError
 from urllib.parse import quote
@@ -12,6 +13,7 @@ import pytest
 from dskype.deploy.web import answers
 
 from .pages import fill
+from .scene import HALF_LIFE, run_plan
 from .server import get
 from .test_result_feed import until
 
@@ -100,4 +102,21 @@ def test_the_map_shows_what_a_search_has_found(browser, kafka, served):
     assert browser.run("return document.querySelectorAll('#map path.found').length") == 2
     browser.click("//button[@id='forget']")
     assert browser.run("return document.getElementById('found').hidden && document.querySelectorAll('#map path.found').length === 0")
+    assert browser.problems() == []
+
+
+def test_with_a_half_life_the_map_shows_what_is_left_of_scores(browser, kafka, served, monkeypatch):
+    run_plan(kafka, HALF_LIFE)
+    watermark, topics = 1_772_499_600_000, with_topics(kafka)
+    scores = [math.log2(0.75) + watermark / 60_000, math.log2(0.125) + watermark / 60_000]
+    monkeypatch.setitem(globals(), "FOUND", [{**one, "score": score} for one, score in zip(FOUND, scores)])
+    browser.open(served.url)
+    browser.wait("document.body.dataset.state === 'shown'")
+    fill(browser, {"text": "lake park", "lat": "43.04", "lon": "-87.9", "k": "2"})
+    browser.click("//button[@name='search']")
+    answer(kafka, topics, 0, watermark=watermark)
+    browser.wait("document.querySelectorAll('#matches tbody tr').length === 2")
+    assert [r["Score"] for r in browser.rows("#matches")] == ["0.750000", "0.125000"]
+    said = browser.run("return [...document.querySelectorAll('#matches abbr')].map(({ title }) => title)")
+    assert said == [f"what is left of the score at watermark {watermark}; the time score is {score:.6f}" for score in scores]
     assert browser.problems() == []

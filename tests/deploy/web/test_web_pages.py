@@ -14,7 +14,7 @@ from tests.topology.ui.browser import Browser
 from tests.topology.ui.simulated_source import SimulatedSource
 
 from .pages import choose, fill, publish, put, type_into
-from .scene import messages, run_for, run_plan, watched
+from .scene import HALF_LIFE, messages, run_for, run_plan, watched
 from .server import TOKEN, get, post, view
 from .test_result_feed import write_result
 
@@ -77,6 +77,30 @@ def test_one_that_is_there_is_followed_from_its_published_list_on(browser, kafka
     browser.open(f"{served.url}#sub=nothing")
     browser.wait("document.querySelector('#answer').innerText.includes('There is no subscription nothing')")
     assert browser.problems() == []
+
+
+def test_with_a_half_life_a_list_shows_what_is_left_of_scores_at_its_newest_watermark(browser, kafka, served):
+    topics = kafka.topology()
+    run_plan(kafka, HALF_LIFE)
+    value = {"type": "topk", "text": "park", "lat": 43.0, "lon": -87.9, "k": 3, "alpha": 0.5}
+    kafka.broker.write(topics.subscriptions, "park", json.dumps(value).encode())
+    listed = {
+        "v": 1,
+        "subscription": "park",
+        "registration": "0-0",
+        "watermark": 600_000,
+        "topk": [{"message": "m1", "score": 9.0}, {"message": "m2", "score": 8.0}],
+    }
+    kafka.broker.write(topics.topk, "park", json.dumps(listed).encode(), headers=[("version", "1 0-0 600000")])
+    kafka.broker.time_ms += 10_000
+    browser.open(f"{served.url}#sub=park")
+    browser.wait("document.querySelectorAll('#list tbody tr').length === 2")
+    assert [(r["Score"], r["Message"]) for r in browser.rows("#list")] == [("0.500000", "m1"), ("0.250000", "m2")]
+    write_result(kafka, topics, "park", 660_000, score=10.5)  # a half-life later
+    browser.wait("document.querySelectorAll('#list tbody tr').length === 3")
+    assert [(r["Score"], r["Message"]) for r in browser.rows("#list")] == [("0.707107", "m660000"), ("0.250000", "m1"), ("0.125000", "m2")]
+    said = browser.run("return document.querySelector('#list abbr').title")
+    assert said == "what is left of the score at watermark 660000; the time score is 10.500000" and browser.problems() == []
 
 
 def test_a_refusal_is_shown(browser, kafka, served):
