@@ -90,9 +90,14 @@ class Browser:
         return json.loads(self.run(script, selector))  # as text, because the driver stumbles over an object with the key "Window"
 
     def click(self, xpath: str) -> None:
-        """Click an element."""
-        found = self._call("POST", "/element", {"using": "xpath", "value": xpath})
-        self._call("POST", f"/element/{found[_ELEMENT]}/click")
+        """Click an element; look for it again if the page has shown it anew meanwhile."""
+        while True:
+            found = self._call("POST", "/element", {"using": "xpath", "value": xpath})
+            try:
+                return self._call("POST", f"/element/{found[_ELEMENT]}/click")
+            except RuntimeError as error:
+                if "stale element" not in str(error):
+                    raise
 
     def press(self, keys: str) -> None:
         """Press keys, one after the other; WebDriver has characters for keys without one."""
