@@ -85,9 +85,9 @@ class TopicAdmin:
         with suppress(TopicAlreadyExistsError):
             self._admin.create_topics(new)
         deadline = time.monotonic() + timeout_s
-        while missing := {t: n for t, n in topics.items() if self.existing([t]).get(t) != n}:
+        while missing := dict(topics.items() - (there := self.existing(topics)).items()):
             if time.monotonic() > deadline:
-                msg = f"topics do not exist {timeout_s:g} s after their creation; expected topic: partitions {missing}; given: {self.existing(missing)}"
+                msg = f"topics do not exist {timeout_s:g} s after their creation; expected topic: partitions {missing}; given: {there}"
                 raise KafkaTimeoutError(msg)
             time.sleep(0.05)
 
