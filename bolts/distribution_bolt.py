@@ -20,6 +20,7 @@ from dskype.bolts.replication.placement import PlacementStrategy
 from dskype.bolts.replication.replicated_placement import ReplicatedPlacement
 from dskype.bolts.replication.summarized_placement import SummarizedPlacement
 from dskype.bolts.searches import Filter
+from dskype.bolts.window_feed import WindowFeed, send_rows
 from dskype.distribution import DISTRIBUTORS, Distributor, check_distributor, distributor_class, distributor_files, start_distributor, summarizes
 from dskype.distribution.subscriptions import BooleanSubscription, Scorer, Subscription, TopkSubscription
 from dskype.distribution.triggers import trigger_terms
@@ -38,9 +39,10 @@ from dskype.spouts.text import WORD_RULE, refuse_analyzer, refuse_word_rule
 from dskype.spouts.topics import BALANCE_KEY, Topics, topic_config
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.components import BatchBolt, OutputFieldsDeclarer
+from dskype.topology.config import Config
 from dskype.topology.errors import IllegalArgumentException, InvalidTopologyException, explain
 from dskype.topology.groupings import RowTasks
-from dskype.topology.tuples import TupleBatch
+from dskype.topology.tuples import Tuple, TupleBatch
 
 __all__ = ["DistributionBolt"]
 
@@ -51,7 +53,7 @@ class DistributionBolt(BatchBolt):
     Input: ``messages`` (shuffle), with ``dskype.objects`` also ``updates`` (fields(object)), and ``subscriptions`` (fields(subscription)). Output: ``matching`` and ``placements``, to the subscription
     tasks that the distributor names, and ``window``, to the one message task that keeps the message (its sequence number modulo their
     number). An update of an object goes to subscription tasks on ``pairs`` (:mod:`dskype.bolts.objects`), and to message tasks on ``window``
-    and, where a state ends, on ``ends``.
+    and, where a state ends, on ``ends``. What goes to message tasks may come later (:mod:`dskype.bolts.window_feed`).
 
     With a distributor that replicates, input is also ``shortages`` (fields(subscription)) and ``switched`` (all), from the subscription
     bolt, and ``plans`` (all), from the subscription spout; output is also ``registrations`` (fields(subscription)), to the result bolt. With
@@ -143,6 +145,10 @@ class DistributionBolt(BatchBolt):
         streams.Registrations.declare(declarer)
         streams.Lookups.declare(declarer)
 
+    def get_component_configuration(self) -> dict[str, Any]:
+        """Ask for a tick every second, so that what is held back for the message tasks never waits longer."""
+        return {Config.TOPOLOGY_TICK_TUPLE_FREQ_SECS: 1}
+
     def prepare(self, conf: Mapping[str, Any], context: Any, collector: Any) -> None:
         """Load the vocabulary (one copy per process), and make the distributor and its strategy."""
         settings = self._settings = Settings.from_conf(conf)
@@ -151,7 +157,8 @@ class DistributionBolt(BatchBolt):
         self._message_terms = MessageTerms(settings)
         self._vocabulary = Vocabulary.load(settings.vocabulary, self._tokenizer) if settings.vocabulary else Vocabulary.empty()
         self._subscription_tasks = context.get_component_tasks(self._subscription_bolt)
-        self._message_tasks = context.get_component_tasks(self._message_bolt)
+        alone = len(context.get_component_tasks(self._component)) == 1
+        self._window = WindowFeed(context.get_component_tasks(self._message_bolt), collector, alone=alone)
 
         def make(plan: Mapping[str, Any] | None) -> Distributor:
             return start_distributor(settings, len(self._subscription_tasks), self._vocabulary, plan)
@@ -211,6 +218,10 @@ class DistributionBolt(BatchBolt):
         if self._balancer is not None:
             self._balancer.advance()
 
+    def execute_tick(self, tup: Tuple) -> None:
+        """Let the message tasks have what was held back for them."""
+        self._window.tick()
+
     def on_watermark(self, watermark: int) -> None:
         """Apply updates of objects, and record the watermark: placements say from when on they hold, and are reviewed from time to time."""
         if self._objects is not None:
@@ -222,25 +233,23 @@ class DistributionBolt(BatchBolt):
     def _distribute_messages(self, batch: TupleBatch) -> None:
         received = streams.Messages.of(batch)
         messages, details = self._analyze(received)
-        lat, lon = messages.lat, messages.lon
-        shared = {
-            "seq": messages.seq,
-            "position": messages.position,
-            "id": received.id,
-            "terms": csr_to_lists(messages.offsets, messages.terms),
-            "weights": csr_to_lists(messages.offsets, messages.weights),
-        }
-        routes = self._routes(messages, details)
-        pairs = dict(zip(("lat", "lon"), areas_to_columns(lat, lon, messages.areas)))
-        matching = streams.Matching(**shared, **pairs, arrival_ms=received.arrival_ms, **details.columns())
+        ids, routes = to_strings(received.id), self._routes(messages, details)
+        matching = streams.Matching(
+            seq=messages.seq,
+            position=messages.position,
+            id=ids,
+            terms=csr_to_lists(messages.offsets, messages.terms),
+            weights=csr_to_lists(messages.offsets, messages.weights),
+            **dict(zip(("lat", "lon"), areas_to_columns(messages.lat, messages.lon, messages.areas))),
+            arrival_ms=received.arrival_ms,
+            **details.columns(),
+        )
         if routes is None:
             for task in self._subscription_tasks:
                 matching.emit_direct_batch(self._collector, task)
         else:
-            self._send_rows(matching, routes.rows, routes.tasks, self._subscription_tasks)
-        columns = details.columns()
-        del columns["region"]  # an area lies at its centre there
-        self._send_to_message_tasks(streams.Window(**shared, lat=lat, lon=lon, **columns), messages.seq)
+            send_rows(self._collector, matching, routes.rows, routes.tasks, self._subscription_tasks)
+        self._window.messages(Arrived(messages, ids, np.asarray(received.arrival_ms, np.int64), details))
 
     def _analyze(self, received: streams.Messages | streams.Updates) -> tuple[MessageBatch, Details]:
         """Return messages with their keywords, and what filters look at."""
@@ -263,22 +272,6 @@ class DistributionBolt(BatchBolt):
             self._balancer.record(messages)
         return self._placement.routes(messages)
 
-    def _send_to_message_tasks(self, sent: streams.Window | streams.Ends, seq: np.ndarray) -> None:
-        tasks = self._message_tasks
-        if len(tasks) == 1:
-            sent.emit_direct_batch(self._collector, tasks[0])
-        else:
-            self._send_rows(sent, np.arange(len(seq)), seq % len(tasks), tasks)
-
-    def _send_rows(self, sent: streams.Stream, rows: np.ndarray, targets: np.ndarray, tasks: list[int]) -> None:
-        """Send row ``rows[i]`` to task ``tasks[targets[i]]``, in order. The rows are sorted by task once, and each task gets a slice."""
-        order = np.argsort(targets, kind="stable")
-        bounds = np.searchsorted(targets[order], np.arange(len(tasks) + 1)).tolist()
-        by_task = sent.take(rows[order])
-        for task, start, stop in zip(tasks, bounds, bounds[1:]):
-            if start < stop:
-                by_task.slice(start, stop).emit_direct_batch(self._collector, task)
-
     # -- objects ----------------------------------------------------------------------------------
 
     def _keep_updates(self, received: streams.Updates) -> None:
@@ -292,7 +285,7 @@ class DistributionBolt(BatchBolt):
         pairs = table.apply(self._updates.pop_until(watermark), watermark)
         if pairs.messages.n:
             self._send_pairs(pairs)
-            self._update_window(pairs)
+            self._window.updates(pairs)
         self._outdated.inc(table.outdated - outdated)
         if table.refused > refused:
             self._refused_objects.inc(table.refused - refused)
@@ -306,19 +299,6 @@ class DistributionBolt(BatchBolt):
                 )
             )
 
-    def _update_window(self, pairs: StatePairs) -> None:
-        """Let the message tasks keep the states that begin, and know where others end."""
-        messages, ids, _, details = begun = pairs.begun()
-        if messages.n:
-            columns = begun.details.columns()
-            del columns["region"]
-            lists = {name: csr_to_lists(messages.offsets, getattr(messages, name)) for name in ("terms", "weights")}
-            window = streams.Window(seq=messages.seq, position=messages.position, id=ids, lat=messages.lat, lon=messages.lon, **lists, **columns)
-            self._send_to_message_tasks(window, messages.seq)
-        ends = pairs.ends()
-        if len(ends.seq):
-            self._send_to_message_tasks(ends, ends.seq)
-
     def _send_pairs(self, pairs: StatePairs) -> None:
         """Send both states of an update to all tasks that need one of them, and the former one to the others, which may have it in a list."""
         sent, routes, tasks = pairs.columns(), self._routes(pairs.messages, pairs.states.details), self._subscription_tasks
@@ -330,12 +310,12 @@ class DistributionBolt(BatchBolt):
         first = np.searchsorted(updates, np.arange(updates[-1] + 2))
         keys = np.unique(updates[routes.rows] * len(tasks) + routes.tasks)
         _, rows = select_lists(first, keys // len(tasks))
-        self._send_rows(sent, rows, np.repeat(keys % len(tasks), np.diff(first)[keys // len(tasks)]), tasks)
+        send_rows(self._collector, sent, rows, np.repeat(keys % len(tasks), np.diff(first)[keys // len(tasks)]), tasks)
         former = np.flatnonzero(pairs.before == FORMER)
         others = np.setdiff1d((updates[former][:, None] * len(tasks) + np.arange(len(tasks))).ravel(), keys)
         if len(others):
             sent = pairs._replace(before=np.full(len(updates), FORMER_ALONE, np.int8)).columns()
-            self._send_rows(sent, former[np.searchsorted(updates[former], others // len(tasks))], others % len(tasks), tasks)
+            send_rows(self._collector, sent, former[np.searchsorted(updates[former], others // len(tasks))], others % len(tasks), tasks)
 
     # -- subscriptions ----------------------------------------------------------------------------
 
@@ -350,6 +330,10 @@ class DistributionBolt(BatchBolt):
             self._refusals.refuse_excess(name, registration, excess)
         else:
             subscription = self._subscription(record)
+            if isinstance(subscription, TopkSubscription):
+                self._window.ask(lasting=True)
+            elif subscription.initial is not None:
+                self._window.ask()
             if self._balancer is not None:
                 self._balancer.register(name, subscription)
             self._placement.register(name, registration, subscription)
@@ -389,6 +373,7 @@ class DistributionBolt(BatchBolt):
 
     def _look_up(self, name: str, record: Mapping[str, Any]) -> None:
         """Let the message tasks look a search up as of this task's watermark: they have all messages up to there when they have reached it themselves."""
+        self._window.release()
         watermark = self._context.watermark()
         looked = self._filter(record, record["k"]) if record["type"] == "boolean" else self._subscription(record)
         streams.Lookups(search=name, watermark=-1 if watermark is None else watermark, record=looked.encode()).emit(self._collector)
@@ -407,6 +392,7 @@ class DistributionBolt(BatchBolt):
         """Return the digest of the vocabulary and the states of the placement strategy and of load balancing."""
         objects = {} if self._objects is None else {"objects": self._objects.snapshot(), "updates": self._updates.snapshot()}
         state = {"words": WORD_RULE, "analyzer": self._tokenizer.identity, "vocabulary": self._vocabulary.digest, "placer": self._placement.snapshot()}
+        state["window"] = self._window.snapshot()
         state |= objects if self._quotas is None else objects | {"quotas": self._quotas.snapshot()}
         return state if self._balancer is None else state | {"balancer": self._balancer.snapshot()}
 
@@ -436,6 +422,7 @@ class DistributionBolt(BatchBolt):
                 )
             self._quotas.restore(state["quotas"])
         self._placement.restore(state["placer"])
+        self._window.restore(state.get("window"))  # absent from snapshots of earlier versions
         if self._objects is not None and "objects" in state:
             self._objects.restore(state["objects"])
             self._updates.restore(state["updates"])

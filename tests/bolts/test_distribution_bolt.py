@@ -23,6 +23,7 @@ class Context:
 
     def __init__(self, subscription_tasks, message_tasks):
         self.tasks = {"subscription-bolt": list(range(20, 20 + subscription_tasks)), "message-bolt": list(range(80, 80 + message_tasks))}
+        self.tasks["distribution-bolt"] = [1, 2]  # of several, none holds anything back
 
     def get_component_tasks(self, component):
         return self.tasks[component]

@@ -1,6 +1,7 @@
 """What becomes of searches that are refused, come too late or wait, on the simulated log. Random ones are part of every world of ``test_exactness.py``."""
 
 import json
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -158,3 +159,35 @@ def test_a_task_keeps_a_bounded_number_of_searches(waiting):
     again.restore(searches.snapshot())
     again.answer(4, None)
     assert len(task.sent) == 2 and again.snapshot() == searches.snapshot()
+
+
+@pytest.mark.parametrize(("objects", "asks"), [(False, "search"), (False, "topk"), (False, "initial"), (True, "search"), (True, "topk")])
+def test_what_the_message_tasks_did_not_get_yet_is_there_when_somebody_asks(objects, asks):
+    """While nobody asks, they get little and late; with the first question everything up to its watermark, and from then on all at once."""
+    simulation = Simulation({"dskype.objects": objects}, {"message-bolt": 2})
+    simulation.subscription("lakes", {"type": "boolean", "bbox": [0, 0, 10, 10], "expression": "lake"})
+    simulation.drain(2)  # and a tick
+    for id in range(6):
+        simulation.message({"id": id, "text": "lake", "lat": id, "lon": 2, **({"object": f"bus-{id % 4}"} if objects else {})})
+        simulation.step(ms=50)
+    counted = Counter(d["op"] for _, d, _ in simulation.json(TOPICS.results))
+    assert counted == ({"enter": 4} if objects else {"match": 6}) and metric(simulation, "window_messages") == 0
+    if asks == "search":
+        send_search(simulation, "q", {"type": "boolean", "bbox": [0, 0, 10, 10]})
+    else:
+        initial = {"type": "boolean", "bbox": [0, 0, 10, 10], "expression": "lake", "initial": True}
+        simulation.subscription("asks", {"type": "topk", "text": "lake", "lat": 0, "lon": 2, "k": 9, "alpha": 0.5} if asks == "topk" else initial)
+    for _ in range(4):
+        simulation.step(ms=10)
+    assert metric(simulation, "window_messages") == 6
+    if asks == "search":
+        found = {one["message"] for part in answers_of(simulation)["q"] for one in part["results"]}
+    else:
+        found = {d["message"] for key, d, _ in simulation.json(TOPICS.results) if key == "asks"}
+    assert found == ({2, 3, 4, 5} if objects else set(range(6)))
+    simulation.message({"id": 6, "text": "lake", "lat": 1, "lon": 2})
+    simulation.step(ms=10)
+    assert metric(simulation, "window_messages") == (6 if asks == "search" else 7)
+    simulation.drain(6)
+    report = verify(Inputs.read("dskype", simulation.records), Settings.from_conf(simulation.conf), final=True)
+    assert report.ok and metric(simulation, "window_messages") == 7, report.as_text()

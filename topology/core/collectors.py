@@ -45,6 +45,17 @@ class _Collector:
         """
         self._task.advance_watermark(watermark)
 
+    def hold_watermarks(self, tasks: Sequence[int]) -> None:
+        """Send some tasks downstream no watermark until :meth:`pass_watermarks`, because the component holds back tuples for them.
+
+        A component that continues from a snapshot with such tuples calls it in ``restore``.
+        """
+        self._task.watermarks.hold(tasks)
+
+    def pass_watermarks(self, tasks: Sequence[int]) -> None:
+        """Send some tasks downstream the present watermark, behind everything that was emitted to them so far, and hold it back no longer."""
+        self._task.watermarks.let_go(self._outbox, tasks)
+
     def send_record(self, topic: str, key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes]] = (), partition: int | None = None) -> None:
         """Write a record to an external Kafka topic with this batch; at least once, in order.
 

@@ -224,6 +224,7 @@ class Task:
     def start(self) -> None:
         """Copy the component, and open or prepare the copy."""
         self.component = copy.deepcopy(self.spec.obj)
+        self.watermarks.hold_none()
         for name in self.conf.get(Config.TOPOLOGY_AUTO_TASK_HOOKS) or ():
             self.context.add_task_hook(load_class(name, TaskHook, Config.TOPOLOGY_AUTO_TASK_HOOKS)())
         self._open()

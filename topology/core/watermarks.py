@@ -87,6 +87,8 @@ class TaskWatermarks:
                                      |                       |
                                      +------- send() ----> sent
 
+    Tasks that are *held* get none until the component lets them have it: it holds back tuples for them, and its watermark must not overtake these.
+
     :param plan: the topology plan.
     :param component: the task's component.
     :param outs: the component's streams.
@@ -97,7 +99,8 @@ class TaskWatermarks:
         self._takers: list[int] = plan.once("watermark takers", component, lambda: _takers(plan, component, outs))
         self._known: dict[int, int] = {}
         self.own: int | None = None
-        self._sent: int | None = None
+        self._sent: dict[int, int] = {}
+        self._held: set[int] = set()
 
     def receive(self, source: int, watermark: int) -> int | None:
         """Note the watermark of a source task; return the lowest of all upstream tasks if it may be another one now."""
@@ -120,11 +123,29 @@ class TaskWatermarks:
         return True
 
     def send(self, outbox: Outbox) -> None:
-        """Put the task's watermark behind everything that was emitted so far, unless it was sent before."""
-        if self.own is not None and self.own != self._sent:
-            self._sent = self.own
+        """Put the task's watermark behind everything that was emitted so far, where it was not sent before and is not held."""
+        if (own := self.own) is not None:
             for task in self._takers:
-                outbox.channel(task).add_watermark(self.own)
+                if self._sent.get(task) != own and task not in self._held:
+                    self._sent[task] = own
+                    outbox.channel(task).add_watermark(own)
+
+    def hold(self, tasks: Iterable[int]) -> None:
+        """Send these tasks no watermark until :meth:`let_go`."""
+        self._held.update(tasks)
+
+    def let_go(self, outbox: Outbox, tasks: Iterable[int]) -> None:
+        """Put the task's watermark behind everything that was emitted to some tasks so far, and hold them no longer."""
+        self._held.difference_update(tasks)
+        if (own := self.own) is not None:
+            for task in tasks:
+                if task in self._takers:  # sent again, perhaps: a rollback may have taken it back
+                    self._sent[task] = own
+                    outbox.channel(task).add_watermark(own)
+
+    def hold_none(self) -> None:
+        """Forget which tasks are held: another component begins, and says it again when it has its state."""
+        self._held.clear()
 
     def snapshot(self) -> dict[str, Any]:
         """Return the state, for the task's snapshot."""

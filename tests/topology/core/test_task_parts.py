@@ -235,3 +235,25 @@ def test_a_watermark_goes_once_to_those_who_wait_for_it():
     for _ in range(2):
         marks.send(outbox)
     assert [[s.watermark for s in decode_frame(record.value).segments] for record in outbox.flush(suppressed=False)] == [[7], [7]]
+
+
+def test_a_task_that_is_held_gets_the_newest_watermark_behind_what_was_held_back():
+    marks, outbox, _ = watermarks()
+    first, second = marks._takers
+    marks.hold([first])
+    marks.raise_to(7)
+    marks.send(outbox)
+    marks.raise_to(8)
+    marks.let_go(outbox, [first])
+    marks.raise_to(9)
+    marks.send(outbox)
+
+    def sent():
+        return {r.partition: [s.watermark for s in decode_frame(r.value).segments] for r in outbox.flush(suppressed=False)}
+
+    assert sent() == {first: [8, 9], second: [7, 9]}
+    marks.hold([first, second])
+    marks.raise_to(10)
+    marks.hold_none()
+    marks.send(outbox)
+    assert sent() == {first: [10], second: [10]}

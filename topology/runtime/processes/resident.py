@@ -286,7 +286,7 @@ class _Resident:
         spout = self._payload.plan.spec(self._component).obj
         isolation = (spout.isolation_level,) if isinstance(spout, KafkaSpout) else ()
         # Its own client: what lies before is read bit by bit, and in between the spout reads failed records again.
-        self._input = SparkInput(KafkaInboxReader(self._payload.kafka, *isolation), positions, self._selector)
+        self._input = SparkInput(KafkaInboxReader(self._payload.kafka, *isolation), positions, self._selector, single=isinstance(spout, KafkaSpout))
         return self._input
 
     def _step(self, loop: InboxLoop) -> None:

@@ -26,6 +26,8 @@ _BUFFER_BYTES = 1 << 18
 """Room for what a partition has sent and the executor has not taken; there is more only for a record that is larger."""
 _MUCH_BYTES, _PAUSE_S, _BATCH_BYTES = 1 << 15, 0.002, 1 << 23
 """While at least so much arrives within such a pause, a batch grows up to this size."""
+_LULL_S, _GATHER_S = 0.0005, 0.002
+"""Records that come singly are gathered until none has come for the first of these times, at most for the second."""
 _PROCESSED = b"\x02"
 
 
@@ -116,10 +118,13 @@ class SparkInput:
     :param reader: reads such records.
     :param positions: (topic, partition) -> next offset that the executor needs; a partition that is not there is read as it comes.
     :param calls: a wait for records ends when one of its sockets has something: somebody wants to connect.
+    :param single: whether records come singly, though a client may have written many at once: those are one batch then.
     """
 
-    def __init__(self, reader: InboxReader, positions: Mapping[tuple[str, int], int], calls: selectors.DefaultSelector | None = None) -> None:
-        self._reader, self._next = reader, NextOffsets(positions)
+    def __init__(
+        self, reader: InboxReader, positions: Mapping[tuple[str, int], int], calls: selectors.DefaultSelector | None = None, *, single: bool = False
+    ) -> None:
+        self._reader, self._next, self._single = reader, NextOffsets(positions), single
         self._selector = selectors.DefaultSelector()
         if calls is not None:
             self._selector.register(calls.fileno(), selectors.EVENT_READ)
@@ -166,6 +171,11 @@ class SparkInput:
             records = self._take(most)
             if records or called or self._ended or self._left or time.monotonic() >= deadline:
                 break
+        until = time.monotonic() + _GATHER_S
+        while self._single and records and 0 < self._received < _MUCH_BYTES and len(records) < most and time.monotonic() < until:
+            time.sleep(_LULL_S)
+            self._receive(0.0)
+            records += self._take(most - len(records))
         # Spark has more: a larger batch costs less for each record.
         received = 0
         while self._received >= _MUCH_BYTES and len(records) < most and received < _BATCH_BYTES:

@@ -248,6 +248,36 @@ def test_a_batch_grows_while_spark_has_much_more_up_to_its_limits(monkeypatch, f
     assert batches == in_batches and sent == first + sum(later)
 
 
+@pytest.mark.parametrize(
+    ("single", "coming", "most", "in_batches"),
+    [
+        (True, [1, 3, 2, 0, 4], 100, [6, 4]),  # a pause in which nothing comes ends the batch
+        (True, [1] * 9, 100, [5, 4]),  # and so does the time
+        (True, [1, 3, 2, 0, 4], 5, [5, 1, 4]),
+        (False, [1, 3, 2, 0, 4], 100, [1, 3, 2, 4]),
+    ],
+)
+def test_single_records_that_come_together_are_one_batch(monkeypatch, single, coming, most, in_batches):
+    """What comes later comes in the pauses for which the input waits, each half a millisecond, and when a batch is done."""
+    target = SparkInput(Log(), {}, single=single)
+    spark, sent, now_s = Spark(target, 0), 0, 0.0
+
+    def arrive(pause_s: float = 0.0) -> None:
+        nonlocal sent, now_s
+        now_s += pause_s
+        if coming:
+            n = coming.pop(0)
+            spark.send(*(record(i) for i in range(sent, sent + n)))
+            sent += n
+
+    monkeypatch.setattr(spark_input, "time", SimpleNamespace(monotonic=lambda: now_s, sleep=arrive))
+    batches = []
+    while coming or sum(batches) < sent:
+        arrive()
+        batches += [n] if (n := len(target.read(0.0, most))) else []
+    assert batches == in_batches
+
+
 def test_an_executor_that_is_slow_makes_spark_wait():
     """What it has not taken stays in the socket, however often it looks."""
     target = SparkInput(Log(), {})
