@@ -317,7 +317,7 @@ class MessageBolt(BatchBolt):
         parts = [(rows, found)]
         for row, one in enumerate(asked.filters):
             if one is not None and not before[row]:
-                newest = self._searches.matching(int(asked.queries.watermark[row]), from_map(Filter, one))
+                newest = self._searches.newest(int(asked.queries.watermark[row]), from_map(Filter, one))
                 n = len(newest.seqs)
                 parts.append((np.array([row]), RankedLists(np.array([0, n]), newest.seqs, newest.positions, np.zeros(n))))
         return RankedLists.joined(parts, len(before))

@@ -26,6 +26,8 @@ _TRIED_AT_ONCE = 1 << 16
 _FEW = 32
 """Of one in so many messages it takes less time to try each than to look for words in all."""
 _MANY_TERMS = 16
+_NEWEST = 1 << 14
+"""So many of the newest messages are looked at first where only the newest ones that match are wanted; then twice as many before them, and so on."""
 _MARGIN, _LEAST_GROWTH, _MOST_GROWTH = 1.25, 2, 16
 
 
@@ -166,37 +168,65 @@ class FilteredWindow(MessageWindow):
         return RankedLists(offsets, found.seqs[index], found.positions[index], found.scores[index]), after - before
 
     def matching(
-        self, positions: tuple[int, int], bbox: Sequence[float], region: Sequence[float] | None, program: Sequence[int] | None, terms: Sequence[int] | None
+        self,
+        positions: tuple[int, int],
+        bbox: Sequence[float],
+        region: Sequence[float] | None,
+        program: Sequence[int] | None,
+        terms: Sequence[int] | None,
+        newest: int | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return (seqs, positions) of the messages that satisfy a filter, int64[m], in rising order of (position, seq). O(messages and their terms).
+        """Return (seqs, positions) of the messages that satisfy a filter, int64[m], in rising order of (position, seq).
+
+        O(messages and their terms); with ``newest`` of those from the newest one back to the last that is wanted, and fewer than twice as many more.
 
         :param positions: those in ``(positions[0], positions[1]]`` are looked at, as of the latter. An area lies at its centre.
         :param bbox: west, south, east, north in degrees.
         :param region: an encoded region (:mod:`dskype.spouts.regions`) in the rectangle; None: the rectangle decides.
         :param program: decides which messages count (:mod:`dskype.spouts.filters`); None: all do.
         :param terms: words of which each of them has one; None: nothing is known.
+        :param newest: so many of the newest are wanted, >= 1; None: all.
         """
         first, stop = np.searchsorted(self._position.view, positions, side="right").tolist()
+        ended = self.window.ended(positions[1])[len(self.window) - len(self._seq) :]
+        table = None
+        if region is not None:
+            table = RegionTable()
+            table.put(0, region)
+        steps = None if program is None else Programs(np.array([0, len(program)]), np.asarray(program, np.int64))
+        parts, left, size = [np.zeros(0, np.int64)], stop - first if newest is None else newest, stop - first if newest is None else _NEWEST
+        while stop > first and left > 0:
+            begin = max(first, stop - size)
+            parts.append(self._matching_rows(begin, stop, ~ended[begin:stop], bbox, table, steps, terms))
+            left, stop, size = left - len(parts[-1]), begin, 2 * size
+        rows = np.concatenate(parts[::-1])
+        rows = rows if newest is None else rows[-newest:]
+        return self._seq.view[rows], self._position.view[rows]
+
+    def _matching_rows(
+        self, first: int, stop: int, present: np.ndarray, bbox: Sequence[float], region: RegionTable | None, program: Programs | None, terms: Any
+    ) -> np.ndarray:
+        """Return the rows from ``first`` up to ``stop`` that satisfy a filter, rising; see :meth:`matching`.
+
+        :param present: bool[stop - first], those that count.
+        :param region: its only slot is 0; ``program`` is the only one, too.
+        """
         lat, lon = (column[first:stop] for column in self._places())
-        ended = self.window.ended(positions[1])[len(self.window) - len(self._seq) :][first:stop]
         west, south, east, north = bbox
         inside = (lat >= south) & (lat <= north)
         inside &= ((lon >= west) & (lon <= east)) if west <= east else ((lon >= west) | (lon <= east))
-        inside &= ~ended
+        inside &= present
         rows = np.flatnonzero(inside)
         if terms is not None and len(rows) > (stop - first) // _FEW:
             inside &= self._with_terms(terms, first, stop)
             rows = np.flatnonzero(inside)
         if region is not None:
-            table = RegionTable()
-            table.put(0, region)
-            rows = rows[table.touches(np.zeros(len(rows), np.int64), rows, lat, lon)]
+            rows = rows[region.touches(np.zeros(len(rows), np.int64), rows, lat, lon)]
         rows += first
         if program is not None:
-            one = Programs(np.array([0, len(program)]), np.asarray(program, np.int64))
-            parts = [self._passing(rows[at : at + _TRIED_AT_ONCE], one) for at in range(0, len(rows), _TRIED_AT_ONCE)]
+            parts = [self._passing(rows[at : at + _TRIED_AT_ONCE], program) for at in range(0, len(rows), _TRIED_AT_ONCE)]
             rows = np.concatenate(parts) if parts else rows
-        return self._seq.view[rows], self._position.view[rows]
+        return rows
 
     def _with_terms(self, terms: Sequence[int], first: int, stop: int) -> np.ndarray:
         """Tell which messages from row ``first`` up to ``stop`` have one of some words, bool[]."""

@@ -127,7 +127,7 @@ def test_few_looks_are_enough_for_a_filter_that_few_messages_satisfy():
 @pytest.mark.parametrize(("few", "many"), [(32, 16), (10_000, 0), (10_000, 16)])
 def test_the_messages_that_match_are_found(name, few, many, monkeypatch):
     """Words are looked for in all messages, or not at all where places leave few."""
-    for constant, value in (("_TRIED_AT_ONCE", 7), ("_FEW", few), ("_MANY_TERMS", many)):
+    for constant, value in (("_TRIED_AT_ONCE", 7), ("_FEW", few), ("_MANY_TERMS", many), ("_NEWEST", 5)):
         monkeypatch.setattr(filtered, constant, value)
     rng, extent, found = np.random.default_rng(11), 90, 0
     messages = draw_messages(rng, 300)
@@ -151,11 +151,26 @@ def test_the_messages_that_match_are_found(name, few, many, monkeypatch):
                 and (not set(terms).isdisjoint(m["weights"]) if terms else naive_where.counts(query, m))
             ]
             assert list(zip(seqs.tolist(), at.tolist())) == expected
+            for most in (1, 4, 100):
+                some = window.matching(positions, [west, south, east, north], None, program, terms, most)
+                assert list(zip(*(column.tolist() for column in some))) == expected[-most:]
             lat, lon = window.places_of(seqs, at)
             places = {m["seq"]: (m["lat"], m["lon"]) for m in messages}
             assert list(zip(lat.tolist(), lon.tolist())) == [places[seq] for seq in seqs.tolist()]
             found += len(seqs)
     assert found > 100
+
+
+def test_older_messages_are_not_looked_at_where_the_newest_ones_are_enough(monkeypatch):
+    n, looked = 200_000, []
+    window = FilteredWindow(make_window("chunks"))
+    seqs, nowhere = np.arange(n), np.zeros(n)
+    window.insert(MessageBatch(seqs, seqs, nowhere, nowhere, np.arange(n + 1), np.full(n, 5), np.ones(n)), [str(i) for i in range(n)])
+    inner = window._matching_rows
+    monkeypatch.setattr(window, "_matching_rows", lambda first, stop, *rest: looked.append(stop - first) or inner(first, stop, *rest))
+    found, _ = window.matching((-1, n - 1), [-1, -1, 1, 1], None, None, [5], 20_000)
+    assert found.tolist() == list(range(n - 20_000, n)) and looked == [1 << 14, 1 << 15]
+    assert not len(window.matching((-1, n - 1), [-1, -1, 1, 1], None, None, [6], 1)[0]) and sum(looked[2:]) == n
 
 
 def restored(window: FilteredWindow, name: str) -> FilteredWindow:
