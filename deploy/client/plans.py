@@ -22,6 +22,7 @@ __all__ = [
     "parse_record",
     "partitioned",
     "read_current",
+    "read_version",
     "send_plan",
     "with_partitions",
 ]
@@ -80,11 +81,7 @@ def read_current(client: Any) -> tuple[int, dict[str, Any]]:
     if plan is not None:
         plan.pop(TAKEOVER, None)
     else:
-        settings = client.settings
-        tasks = len(component_tasks(client))
-        plan = start_distributor(
-            settings, tasks, Vocabulary.load(settings.vocabulary, settings.analyzer()) if settings.vocabulary else Vocabulary.empty()
-        ).plan()
+        plan = _start_plan(client)
     return version, plan
 
 
@@ -94,6 +91,29 @@ def parse_record(value: bytes | None) -> tuple[int, dict[str, Any] | None]:
         return parse_plan(value)
     except RecordError:
         return 0, None
+
+
+def read_version(client: Any, version: int) -> dict[str, Any] | None:
+    """Return the plan of a version that the topology has followed, as :func:`read_current` does; None if Kafka has it no more.
+
+    :param client: a ``PubSub``.
+    :param version: 0 is the plan with which it started.
+    :raises TopologyError: the topology does not run.
+    """
+    if version == 0:
+        return _start_plan(client)
+    for record in client.scan(client.topics.plans):
+        found, content = parse_record(record.value)
+        if found == version and content is not None:  # of several plans with one version, the first one counts
+            content.pop(TAKEOVER, None)
+            return content
+    return None
+
+
+def _start_plan(client: Any) -> dict[str, Any]:
+    settings = client.settings
+    vocabulary = Vocabulary.load(settings.vocabulary, settings.analyzer()) if settings.vocabulary else Vocabulary.empty()
+    return start_distributor(settings, len(component_tasks(client)), vocabulary).plan()
 
 
 def component_tasks(client: Any, component: str = SUBSCRIPTION_BOLT) -> list[int]:

@@ -373,6 +373,7 @@ def measure(meter: Meter, about: Mapping[str, Any], *, ends: Mapping[tuple[str, 
     found["lag"] = _lag(meter, ends)
     found["store"] = _store(meter)
     found["tenants"] = tenants(meter, conf) or None
+    found["plan"] = None if roles is None else _plan(meter, roles[0])
     found["streams"] = [_stream(meter, rates, *edge) for edge in meter.edges()]
     found["total"] = {name: sum(s[name] for s in found["streams"]) for name in ("tuples", "frames", "bytes")}
     for name in ("tuples_per_second", "bytes_per_second"):
@@ -487,6 +488,15 @@ def _store(meter: Meter) -> dict[str, int] | None:
     """Return the counters of result bolts about a store outside Kafka; None without such a store, or before anything was written."""
     found = {name: int(sum(_metric(task, metric) or 0 for task in list(meter.stats.tasks.values()))) for name, metric in _STORE.items()}
     return found if any(found.values()) else None
+
+
+def _plan(meter: Meter, component: str) -> dict[str, Any]:
+    """Return the ``version`` of the distribution plan that all distribution tasks follow, 0 for the one at the start, and whether it is ``changing``."""
+    tasks = [task for task in meter.tasks(component).values() if _metric(task, "plan_version") is not None]  # not where nothing can move
+    return {
+        "version": int(min((_metric(task, "plan_version") or 0 for task in tasks), default=0)),
+        "changing": any(_metric(task, "plan_changing") for task in tasks),
+    }
 
 
 def tenants(meter: Meter, conf: Mapping[str, Any]) -> dict[str, dict[str, Any]]:

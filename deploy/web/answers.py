@@ -167,15 +167,19 @@ class Answers:
         """Answer what ``dskype stats -o json`` prints; with ``ago_s`` what it printed next to that long ago, null if nothing is kept that is old enough."""
         view, reports = self._watched(request)
         if "ago_s" in request.query_params:
-            return self._earlier(request.query_params["ago_s"], reports)
+            return self._earlier(request, reports)
         with self._feeds.source.lock:
             return measure(reports.meter, describe(view.record, view.alive), ends=view.ends)
 
-    def _earlier(self, ago_s: str, reports: WatchedReports) -> dict[str, Any] | None:
-        most = EARLIER * EARLIER_MS // 1000
+    def _earlier(self, request: Request, reports: WatchedReports) -> dict[str, Any] | None:
+        """Answer what was measured then, with the numbers of the plan that was in force, as far as Kafka still has it."""
+        ago_s, most = request.query_params["ago_s"], EARLIER * EARLIER_MS // 1000
         if not (ago_s.isdecimal() and len(ago_s) <= len(str(most)) and 1 <= int(ago_s) <= most):
             raise IllegalArgumentException("So long ago nothing is kept.", given=ago_s, legal=f"ago_s, whole seconds from 1 to {most}")
-        return reports.earlier.at(now_ms() - int(ago_s) * 1000, now_ms() - EARLIER_MS)
+        found = reports.earlier.at(now_ms() - int(ago_s) * 1000, now_ms() - EARLIER_MS)
+        if found is not None and found["plan"] is not None:
+            found["plan"] |= self._feed(request).plan_numbers(found["plan"]["version"])
+        return found
 
     # -- the distribution plan -----------------------------------------------------------------------------------------------
 

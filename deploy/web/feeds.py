@@ -13,7 +13,7 @@ from dskype.deploy.client import plan_picture
 from dskype.deploy.client.follower import Follower
 from dskype.deploy.client.message_topics import message_topics
 from dskype.deploy.client.names import TopicNames
-from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, read_current
+from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, read_current, read_version
 from dskype.deploy.client.pubsub import PubSub
 from dskype.deploy.client.topic_reader import UnknownTopicError
 from dskype.deploy.web.directory import Directory
@@ -25,6 +25,7 @@ from dskype.deploy.web.past import Shared
 from dskype.deploy.web.places import Places
 from dskype.deploy.web.result_feed import ResultFollower, ResultTail
 from dskype.deploy.web.result_rates import ResultRates
+from dskype.deploy.web.trend import EARLIER
 from dskype.spouts.settings import Settings
 from dskype.topology.errors import IllegalArgumentException, NotAliveException, TopologyError, explain
 from dskype.topology.runtime.nimbus.nimbus_topic import conf_of
@@ -67,6 +68,7 @@ class TopologyFeed:
         self._planning = threading.Lock()  # held while the plan is read or drawn: many who ask wait for one
         self._plan: tuple[float, tuple[int, dict[str, Any]]] | None = None
         self._made: dict[str, tuple[tuple[int, dict[str, Any]], Any]] = {}  # what was made -> the plan, and what it was made to
+        self._numbers: dict[int, dict[str, Any]] = {}  # version -> what was read of an earlier plan; plans do not change
         self.directory = Directory(client, shared.budget.topic_read_wait_s, tenants=shared.tenants or bool(client.settings.tenants))
         self._rates = ResultRates(lambda: client.settings.tenants)
         self._changing = threading.Lock()  # held while a tenant changes a subscription
@@ -187,6 +189,22 @@ class TopologyFeed:
     def partitions(self) -> dict[str, Any]:
         """Return the partitions of the plan, as JSON-able data."""
         return self._of_plan("partitions", partitions_of)
+
+    def plan_numbers(self, version: int) -> dict[str, Any]:
+        """Return how many ``partitions`` a version of the plan has, and the ``balance`` that it expects; None if Kafka has that version no more.
+
+        :param version: one of those that were in force when something was measured that is kept, so there are at most :data:`~dskype.deploy.web.trend.EARLIER`.
+        """
+        with self._plan_held():
+            if version not in self._numbers:
+                plan = read_version(self.client, version)
+                found = None if plan is None else partitions_of((version, plan))
+                self._numbers[version] = (
+                    {"partitions": None, "balance": None} if found is None else {"partitions": len(found["partitions"]), "balance": found["balance"]}
+                )
+                if len(self._numbers) > EARLIER:
+                    del self._numbers[next(iter(self._numbers))]
+            return self._numbers[version]
 
     def picture(self) -> str:
         """Return a picture of the plan."""

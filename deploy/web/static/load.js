@@ -114,20 +114,28 @@ function now(measures, target, then) {
 
 const bar = (share) => el("meter", { min: 0, max: 1, value: Math.min(1, share ?? 0), title: percent(share) });
 
-let shown = null; // the plan, as JSON
+let shown = null; // the plan, and the numbers that it is compared with, as JSON
 
-async function showPlan() {
+/** Show the plan, and how it differs from that which was in force at an earlier time. */
+async function showPlan(then) {
   const plan = await getFrom(path("partitions")).catch(() => null);
+  const before = then?.plan ?? null;
   if (!plan && shown === null) show("plan", el("p", { class: "quiet" }, "The plan of the topology is not known."));
-  if (!plan || JSON.stringify(plan) === shown) return;
-  shown = JSON.stringify(plan);
+  if (!plan || JSON.stringify([plan, before]) === shown) return;
+  shown = JSON.stringify([plan, before]);
   const address = path("plan.svg", { version: plan.version });
   // An image shows no token, so a page that has one asks for the picture itself.
   const src = token() && plan.partitions.length ? `data:image/svg+xml,${encodeURIComponent(await (await fetch(address, { headers: authorized() })).text())}` : address;
   const picture = () => el("img", { src, alt: "the partitions of the plan, a colour for each task" });
   show(
     "plan",
-    facts([["Distributor", plan.distributor], ["Version", String(plan.version), "of the plan: each change of it raises the number"], ["Partitions", plan.partitions.length, "parts of the plan, each of which belongs to some tasks"], ["Greatest load / mean, expected", figure(plan.balance), "by the loads that the plan was made for"]]),
+    facts([
+      ["Distributor", plan.distributor],
+      ["Version", versus(String, String(plan.version), before?.version), "of the plan: each change of it raises the number"],
+      ["Partitions", versus(amount, plan.partitions.length, before?.partitions), "parts of the plan, each of which belongs to some tasks"],
+      ["Greatest load / mean, expected", versus(figure, plan.balance, before?.balance), "by the loads that the plan was made for"],
+    ]),
+    before && before.balance === null ? el("p", { class: "quiet" }, `Kafka no longer has version ${before.version}, which was in force then, so its partitions and loads cannot be compared.`) : "",
     plan.partitions.length ? picture() : "",
   );
 }
@@ -151,6 +159,7 @@ const receivedBy = (measures) => new Map((measures?.streams.find(({ stream }) =>
 async function render() {
   const [measures, trend, earlier] = await Promise.all([path("measures"), path("trend"), path("measures", { ago_s: DAY_S })].map(getFrom));
   const then = wantedOf(earlier, measures);
+  const planned = showPlan(then);
   const matching = measures.streams.find(({ stream }) => stream === "matching");
   show("now", now(measures, matching?.target, then));
   CHARTS.forEach((chart) => draw(chart, trend));
@@ -190,11 +199,12 @@ async function render() {
       measures.streams,
     ),
   );
+  await planned;
 }
 
 let offered = false;
 keep(async () => {
   if (!offered) await offerTopologies();
   offered = true;
-  await Promise.all([render(), showPlan()]);
+  await render();
 });

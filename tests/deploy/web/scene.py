@@ -42,8 +42,8 @@ def report(component: str, time_ms: int, *tasks: dict[str, Any]) -> bytes:
     ).encode()
 
 
-def run_for(reports: WatchedReports, secs: int, end_ms: int, shares: Sequence[float] = (0.6, 0.4), per_second: float = 900) -> None:
-    """Feed reports of every second: a distribution bolt (task 1), and subscription bolts that get these shares of ``per_second`` tuples."""
+def run_for(reports: WatchedReports, secs: int, end_ms: int, shares: Sequence[float] = (0.6, 0.4), per_second: float = 900, version: int = 1) -> None:
+    """Feed reports of every second: a distribution bolt (task 1), and subscription bolts that get these shares of ``per_second`` tuples, by a version of the plan."""
     messages = 0
     received, busy = [0] * len(shares), [0.0] * len(shares)
     for second in range(secs + 1):
@@ -53,7 +53,7 @@ def run_for(reports: WatchedReports, secs: int, end_ms: int, shares: Sequence[fl
         for i, share in enumerate(shares):
             received[i] += round(per_second * wave * share)
             busy[i] += min(0.95, 0.5 * share * wave) * 1e9
-        subscriptions = {"registered": 20_000}
+        subscriptions = {"registered": 20_000, "plan_version": version, "plan_changing": 0}
         reports.feed(
             report(
                 "distribution-bolt",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
 
+from dskype.distribution import make_distributor
+from dskype.spouts.topics import Topics
 from dskype.topology.core.steady_clock import now_ms
 
 from .scene import run_for, run_plan, watched
@@ -81,6 +84,41 @@ def test_every_number_is_compared_with_the_same_time_one_day_ago(browser, served
     assert numbers(browser)[2] == []
     browser.click("//input[@name='compare']")
     browser.wait("!document.querySelector('.then')")
+    assert browser.problems() == []
+
+
+def plan_facts(browser):
+    return dict(browser.run("return [...document.querySelectorAll('#plan dt')].map((name) => [name.innerText, name.nextElementSibling.innerText])"))
+
+
+def test_the_plan_is_compared_with_the_one_that_was_in_force_as_far_as_kafka_has_it(browser, served, reports, kafka):
+    end_ms, plans = now_ms(), Topics.for_topology("dskype").plans
+    run_for(reports, 60, end_ms - DAY_MS, version=1)
+    run_for(reports, 60, end_ms, version=4)
+    new = make_distributor("agrid", 3, {"granularity": 8}).split(0, 1)
+    kafka.broker.write(plans, "plan", json.dumps({"v": 1, "version": 4, "plan": new}).encode())
+    before, after = get(served, "measures?ago_s=86400")["plan"], get(served, "measures")["plan"]
+    assert before == {"version": 1, "changing": False, "partitions": 3, "balance": 1.0} and after == {"version": 4, "changing": False}
+    open_load(browser, served)
+    assert "was" not in browser.text("#plan")
+    browser.click("//input[@name='compare']")
+    browser.wait("document.querySelector('#plan .then')")
+    facts = plan_facts(browser)
+    assert facts["Version"] == "4\nwas 1" and facts["Partitions"].startswith("4\nwas 3, +33.3") and "\nwas 1.00, +" in facts["Greatest load / mean, expected"]
+    assert numbers(browser)[2] == []
+    browser.click("//input[@name='compare']")
+    browser.wait("!document.querySelector('#plan .then')")
+    assert browser.problems() == []
+
+
+def test_a_plan_that_kafka_has_no_more_is_not_compared_and_the_page_says_so(browser, served, reports):
+    run_for(reports, 60, now_ms() - DAY_MS, version=3)
+    run_for(reports, 60, now_ms(), version=7)
+    assert get(served, "measures?ago_s=86400")["plan"] == {"version": 3, "changing": False, "partitions": None, "balance": None}
+    open_load(browser, served)
+    browser.click("//input[@name='compare']")
+    browser.wait("document.querySelector('#plan .then')")
+    assert "Kafka no longer has version 3, which was in force then" in browser.text("#plan") and "was" not in plan_facts(browser)["Partitions"]
     assert browser.problems() == []
 
 
