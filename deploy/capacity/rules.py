@@ -11,12 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dskype.deploy.capacity.costs import cost
 from dskype.topology.planning.plan import partition_fixed
 
-__all__ = ["FULL", "ComponentLoad", "Measures", "Processors", "Recommendation", "recommend", "why_nothing"]
+if TYPE_CHECKING:  # it needs numpy and kernels
+    from dskype.deploy.capacity.replanning import Plans
+
+__all__ = ["FULL", "ComponentLoad", "Measures", "Processors", "Recommendation", "recommend", "why_no_plan", "why_nothing"]
 
 FULL = 0.8
 """An executor with a greater share is full."""
@@ -29,6 +32,8 @@ UNEVEN, LEAST_SHARE = 1.5, 0.3
 """Tasks are uneven if the greatest share is UNEVEN times the mean, and at least LEAST_SHARE."""
 _GAIN = 0.95
 """Executors are added only if the greatest share falls below this part of what it is."""
+_PLAN_GAIN = 0.9
+"""Another plan or distributor is advised only if the busiest task has at most this part of the work with it; the load model is not more exact."""
 _LEAST_WAITING, _FASTER = 100, 0.1
 _MOST_DEMAND = 10.0
 
@@ -43,6 +48,7 @@ class ComponentLoad:
     :ivar execute_ms: the mean time of a tuple in its code; None: not known.
     :ivar groupings: those by which it receives tuples.
     :ivar partitions: of the topics that a spout reads; 0: it reads none.
+    :ivar hosts: executor -> the name of its host; None: it does not say.
     """
 
     component: str
@@ -53,6 +59,7 @@ class ComponentLoad:
     execute_ms: float | None = None
     groupings: tuple[str, ...] = ()
     partitions: int = 0
+    hosts: tuple[str | None, ...] = ()
 
     @property
     def tasks(self) -> list[float]:
@@ -63,6 +70,11 @@ class ComponentLoad:
     def busiest(self) -> float:
         """The share of the busiest executor."""
         return max(map(sum, self.executors), default=0.0)
+
+    @property
+    def host(self) -> str | None:
+        """The host of the busiest executor."""
+        return max(zip(map(sum, self.executors), self.hosts), key=lambda one: one[0], default=(0.0, None))[1]
 
     def growth(self, seconds: float) -> float:
         """Return by how many records or tuples per second what waits has grown; 0 if that may be chance.
@@ -75,7 +87,7 @@ class ComponentLoad:
 
 
 class Processors(NamedTuple):
-    """The processors of the host that runs everything.
+    """The processors of a host.
 
     :ivar number: how many.
     :ivar busy: the share of the time in which they were at work, whatever for.
@@ -91,7 +103,7 @@ class Measures:
 
     :ivar seconds: how long it was watched.
     :ivar silent: component -> why nothing is known of it.
-    :ivar processors: None: it runs on other hosts, which are not seen from here.
+    :ivar hosts: host -> its processors, as executors on it say.
     :ivar subscription_bolt: the component whose tasks a distribution plan loads; None: there is none.
     :ivar distributor: its distributor.
     :ivar balances_itself: whether the topology moves partitions by itself.
@@ -101,7 +113,7 @@ class Measures:
     seconds: float
     components: tuple[ComponentLoad, ...]
     silent: dict[str, str] = field(default_factory=dict)
-    processors: Processors | None = None
+    hosts: dict[str, Processors] = field(default_factory=dict)
     subscription_bolt: str | None = None
     distributor: str = ""
     balances_itself: bool = False
@@ -117,17 +129,27 @@ class Measures:
         """Whether anything was taken."""
         return any(c.taken_per_s for c in self.components)
 
+    @property
+    def matching(self) -> ComponentLoad | None:
+        """The component with subscriptions, if it is known."""
+        return next((c for c in self.components if c.component == self.subscription_bolt), None)
+
     def uneven(self) -> ComponentLoad | None:
         """Return the component with subscriptions if one of its tasks carries much more than the mean."""
-        found = next((c for c in self.components if c.component == self.subscription_bolt), None)
+        found = self.matching
         return found if found is not None and _uneven(found, self.demand) else None
+
+    @property
+    def asks_for_plans(self) -> bool:
+        """Whether other plans and distributors may help: tasks with subscriptions are uneven, or one of them is full."""
+        return self.uneven() is not None or (self.matching is not None and max(self.matching.tasks, default=0.0) * self.demand >= FULL)
 
 
 @dataclass(frozen=True)
 class Recommendation:
     """One change.
 
-    :ivar kind: ``executors``, ``tasks``, ``hosts``, ``distributor``, ``grouping``, ``partitions``, or ``look``: something else holds it up.
+    :ivar kind: ``executors``, ``tasks``, ``hosts``, ``plan``, ``distributor``, ``grouping``, ``partitions``, or ``look``: something else holds it up.
     :ivar what: what to do, as a sentence; ``why``: with the numbers that it rests on; ``effect``: what to expect.
     :ivar when: ``now``: while the topology runs; ``start``: with its next start.
     :ivar command: what does it; None: no single command.
@@ -148,18 +170,26 @@ class Recommendation:
     executors: dict[str, int] = field(default_factory=dict)
 
 
-def recommend(measures: Measures) -> list[Recommendation]:
-    """Return what to change, the most urgent first; [] if nothing should be."""
+def recommend(measures: Measures, plans: Plans | None = None) -> list[Recommendation]:
+    """Return what to change, the most urgent first; [] if nothing should be.
+
+    :param plans: what the load model says of other plans; None: that is not known.
+    """
     found: list[Recommendation] = []
     demand = measures.demand
     full = sorted((c for c in measures.components if c.busiest * demand >= FULL), key=lambda c: -c.busiest)
-    if full and measures.processors is not None and measures.processors.busy >= PROCESSORS_FULL:
-        found.append(_hosts(measures, full[0], measures.processors))
-    else:
-        found += [one for c in full for one in _relieved(measures, c, demand)]
+    crowded: dict[str, ComponentLoad] = {}  # host whose processors are full -> the busiest component there
+    for c in full:
+        if c.host in measures.hosts and measures.hosts[c.host].busy >= PROCESSORS_FULL:
+            crowded.setdefault(c.host, c)
+        else:
+            found += _relieved(measures, c, demand, plans)
+    found = [*(_hosts(measures, c, host) for host, c in crowded.items()), *found]
     uneven = measures.uneven()
-    if uneven is not None and not measures.balances_itself:
-        found.append(_plan(measures, uneven))
+    if plans is not None and measures.matching is not None:
+        found += _replanned(measures, measures.matching, plans)
+    elif uneven is not None and not measures.balances_itself:
+        found.append(_compare(measures, uneven))
     if not full:
         found += [_look(measures, c) for c in measures.components if c.growth(measures.seconds) or (c.waiting[2] > _LEAST_WAITING and not c.taken_per_s)]
     if not found or demand == 1.0:
@@ -183,7 +213,7 @@ def why_nothing(measures: Measures) -> str:
 # -- more ------------------------------------------------------------------------------------------------------------------
 
 
-def _relieved(measures: Measures, load: ComponentLoad, demand: float) -> list[Recommendation]:
+def _relieved(measures: Measures, load: ComponentLoad, demand: float, plans: Plans | None) -> list[Recommendation]:
     """Return what relieves a full component: more executors, else more tasks."""
     wanted = [share * demand for share in load.tasks]
     before, tasks = load.busiest * demand, len(wanted)
@@ -197,7 +227,7 @@ def _relieved(measures: Measures, load: ComponentLoad, demand: float) -> list[Re
         found.append(_more_executors(measures, load, demand, executors, after))
         before = after
     if before >= FULL:
-        found.append(_more_tasks(measures, load, demand))
+        found.append(_more_tasks(measures, load, demand, plans))
     return found
 
 
@@ -215,7 +245,7 @@ def _more_executors(measures: Measures, load: ComponentLoad, demand: float, exec
     )
 
 
-def _more_tasks(measures: Measures, load: ComponentLoad, demand: float) -> Recommendation:
+def _more_tasks(measures: Measures, load: ComponentLoad, demand: float, plans: Plans | None) -> Recommendation:
     """Return what relieves a component whose busiest task is full by itself, or that has an executor for each task."""
     shares = [share * demand for share in load.tasks]
     numbers, why = _numbers(measures, load), _why(measures, load)
@@ -237,35 +267,104 @@ def _more_tasks(measures: Measures, load: ComponentLoad, demand: float) -> Recom
         settings = {f"spouts[id={load.component}].parallelism": tasks}
         return Recommendation("partitions", load.component, what, why, effect, "start", settings=settings, numbers={**numbers, "tasks_then": tasks})
     what = f"Start the topology with {tasks} tasks of {load.component} instead of {len(shares)}."
-    more = tasks - len(shares)
-    effect = f"The busiest task then works about {_percent(sum(shares) / tasks)} of the time instead of {_percent(max(shares))}."
+    more, then = tasks - len(shares), sum(shares) / tasks
+    if plans is not None and load.component == measures.subscription_bolt and (work := plans.with_tasks(tasks)) is not None:
+        then = max(shares) * work / plans.present.slowest_us  # not all work is divided: with some distributors every task reads every message
+        numbers["busiest_task_then"] = round(then, 3)
+    effect = f"The busiest task then works about {_percent(then)} of the time instead of {_percent(max(shares))}."
     effect += f" Spark needs {more} more task {'slot' if more == 1 else 'slots'} for it."
     settings = {f"{load.kind}s[id={load.component}].parallelism": tasks}
     return Recommendation("tasks", load.component, what, why, effect, "start", settings=settings, numbers={**numbers, "tasks_then": tasks})
 
 
-def _hosts(measures: Measures, load: ComponentLoad, processors: Processors) -> Recommendation:
-    needed = math.ceil(processors.number * processors.busy * measures.demand / WANTED)
-    why = f"The {processors.number} processors of this host were at work {_percent(processors.busy)} of the time. {_why(measures, load)}"
+def _hosts(measures: Measures, load: ComponentLoad, host: str) -> Recommendation:
+    """Return what relieves a host whose processors are full: another one of the topology's that has room, or one more."""
+    own = measures.hosts[host]
+    numbers = {**_numbers(measures, load), "host": host, "processors": own.number, "processors_busy": round(own.busy, 3)}
+    why = f"The {own.number} processors of {host} were at work {_percent(own.busy)} of the time. {_why(measures, load)}"
+    roomy = {name: found for name, found in measures.hosts.items() if found.busy <= WANTED}
+    if roomy:
+        others = ", ".join(f"{name} {_percent(found.busy)}" for name, found in roomy.items())
+        total, busy = sum(found.number for found in measures.hosts.values()), sum(found.number * found.busy for found in measures.hosts.values())
+        return Recommendation(
+            "hosts",
+            load.component,
+            f"Spread the tasks of {measures.topology} over its hosts again.",
+            f"{why} Others have room: {others}.",
+            f"A rebalance lets Spark place all tasks anew. Spread evenly, processors are at work about {_percent(busy * measures.demand / total)} of the time.",
+            command=f"dskype rebalance {measures.topology}",
+            numbers={**numbers, "roomy": {name: round(found.busy, 3) for name, found in roomy.items()}},
+        )
+    needed = math.ceil(own.number * own.busy * measures.demand / WANTED)
+    effect = (
+        f"More executors would only share the same processors. With {needed} in place of {own.number} they are at work about {_percent(WANTED)} of the time."
+    )
     return Recommendation(
         "hosts",
-        None,
-        f"Add a host, or take one with {needed} processors or more.",
+        load.component,
+        f"Add a host, or take one with {needed} processors or more in place of {host}.",
         why,
-        f"More executors would only share the same processors. With {needed} they are at work about {_percent(WANTED)} of the time.",
+        effect,
         "start",
-        numbers={**_numbers(measures, load), "processors": processors.number, "processors_busy": round(processors.busy, 3), "processors_then": needed},
+        numbers={**numbers, "processors_then": needed},
     )
 
 
-def _plan(measures: Measures, load: ComponentLoad) -> Recommendation:
-    shares = load.tasks
-    ratio, busiest = max(shares) * len(shares) / sum(shares), shares.index(max(shares))
-    numbers = {**_numbers(measures, load), "balance": round(ratio, 2), "task_index": busiest}
-    why = f"Task {busiest} of {load.component} carries {ratio:.1f} times the mean of its {len(shares)} tasks: it worked {_percent(max(shares))} of the time."
+def _compare(measures: Measures, load: ComponentLoad) -> Recommendation:
     what = f"Compare distributors by a sample of your messages and subscriptions: the plan of {measures.distributor} leaves its tasks uneven."
     effect = "It says how evenly each distributor would load the tasks, and writes a plan."
-    return Recommendation("distributor", load.component, what, why, effect, "start", "dskype partition advise", numbers=numbers)
+    return Recommendation(
+        "distributor", load.component, what, _carries(load), effect, "start", "dskype partition advise", numbers=_numbers(measures, load) | _unevenness(load)
+    )
+
+
+def _replanned(measures: Measures, load: ComponentLoad, plans: Plans) -> list[Recommendation]:
+    """Return whether to change the plan now, and the distributor at the next start, with what the load model expects."""
+    present, new, best = plans.present, plans.new, plans.best
+    numbers = {**_numbers(measures, load), **_unevenness(load), "slowest_us": round(present.slowest_us, 3), "plan_balance": round(present.balance, 2)}
+    why = f"{_carries(load)} By the newest {plans.messages:,} messages and {plans.subscriptions:,} of its subscriptions the plan in force (version {plans.version}) gives it {present.balance:.1f} times the mean."
+    found = []
+    if new is not None and new.slowest_us <= _PLAN_GAIN * present.slowest_us:
+        effect = f"{_expected(measures, load, present, new)} {plans.moved * 100:.0f} % of the subscriptions move; results stay exact."
+        what = f"Give {load.component} a new plan of {measures.distributor}."
+        then = {**numbers, "slowest_us_then": round(new.slowest_us, 3), "plan_balance_then": round(new.balance, 2), "moved": round(plans.moved, 3)}
+        found.append(Recommendation("plan", load.component, what, why, effect, command=f"dskype advise {measures.topology} --apply", numbers=then))
+    reached = min(present.slowest_us, math.inf if new is None else new.slowest_us)
+    if best.distributor != measures.distributor and best.slowest_us <= _PLAN_GAIN * reached:
+        effect = _expected(measures, load, present, best)
+        then = {
+            **numbers,
+            "slowest_us_then": round(best.slowest_us, 3),
+            "plan_balance_then": round(best.balance, 2),
+            "copies_then": round(best.communication, 2),
+        }
+        what = f"Start the topology with the distributor {best.distributor} instead of {measures.distributor}."
+        settings = {"dskype.distributor": best.distributor}
+        found.append(
+            Recommendation("distributor", load.component, what, why, effect, "start", f"dskype advise {measures.topology} --plan FILE", settings, then)
+        )
+    return found
+
+
+def _expected(measures: Measures, load: ComponentLoad, before: Any, after: Any) -> str:
+    busiest = max(load.tasks) * measures.demand
+    return (
+        f"By the load model the busiest task has {after.slowest_us:,.2g} us of work for a message instead of {before.slowest_us:,.2g} ({after.balance:.1f} times the mean), "
+        f"so it works about {_percent(busiest * after.slowest_us / before.slowest_us)} of the time instead of {_percent(busiest)}."
+    )
+
+
+def why_no_plan(measures: Measures, plans: Plans) -> str | None:
+    """Return why no new plan is recommended although tasks are uneven; None: one is, or they are not."""
+    uneven, present, new = measures.uneven(), plans.present, plans.new
+    if uneven is None or (new is not None and new.slowest_us <= _PLAN_GAIN * present.slowest_us):
+        return None
+    if new is None:
+        return f"{_carries(uneven)} The distributor {measures.distributor} has no plans."
+    return (
+        f"{_carries(uneven)} A new plan of {measures.distributor} would not change that: by the load model its busiest task has {new.slowest_us:,.2g} us of work for a message, "
+        f"with the plan in force {present.slowest_us:,.2g}."
+    )
 
 
 def _look(measures: Measures, load: ComponentLoad) -> Recommendation:
@@ -311,6 +410,17 @@ def _greatest(shares: Sequence[float], executors: int) -> float:
 def _uneven(load: ComponentLoad, demand: float) -> bool:
     shares = load.tasks
     return len(shares) > 1 and max(shares) * demand >= LEAST_SHARE and max(shares) * len(shares) >= UNEVEN * sum(shares)
+
+
+def _carries(load: ComponentLoad) -> str:
+    shares = load.tasks
+    busiest, ratio = shares.index(max(shares)), _unevenness(load)["balance"]
+    return f"Task {busiest} of {load.component} carries {ratio:.1f} times the mean of its {len(shares)} tasks: it worked {_percent(max(shares))} of the time."
+
+
+def _unevenness(load: ComponentLoad) -> dict[str, Any]:
+    shares = load.tasks
+    return {"balance": round(max(shares) * len(shares) / sum(shares), 2) if sum(shares) else 1.0, "task_index": shares.index(max(shares))}
 
 
 def _why(measures: Measures, load: ComponentLoad) -> str:

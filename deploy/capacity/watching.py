@@ -6,9 +6,8 @@ when it began. All times of an executor are by its own clock.
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from dskype.deploy.capacity.rules import ComponentLoad, Measures, Processors
@@ -16,10 +15,9 @@ from dskype.deploy.metrics.meter import Meter, consumer_lag, in_flight
 from dskype.deploy.metrics.reader import MetricsReader, observed
 from dskype.topology.errors import TopologyError
 from dskype.topology.planning.outline import ComponentOutline, PlanOutline
-from dskype.topology.runtime.nimbus.liveness import alive_on_this_machine
 from dskype.topology.runtime.nimbus.nimbus_topic import Observed
 
-__all__ = ["NotRunningError", "Watched", "await_executors", "watch"]
+__all__ = ["NotRunningError", "Watched", "await_executors", "hosts_between", "watch"]
 
 _STEP_MS = 500
 _LEAST_S = 1.0
@@ -38,12 +36,22 @@ class Watched(NamedTuple):
     measures: Measures
 
 
+class _Host(NamedTuple):
+    """What an executor said of its host: its name, how many processors it has, and the time that these have used and had since its start."""
+
+    name: str
+    processors: int
+    used: float
+    had: float
+
+
 class _Reports(Meter):
-    """A meter that also adds up how long each executor has handled micro-batches."""
+    """A meter that also adds up how long each executor has handled micro-batches, and keeps what it said of its host."""
 
     def __init__(self, window_s: float) -> None:
         super().__init__(window_s)
         self.handled_ms: dict[tuple[str, int], float] = {}
+        self.hosts: dict[tuple[str, int], _Host] = {}
         self._last_ms: dict[tuple[str, int], int] = {}
 
     def feed_record(self, record: dict[str, Any]) -> None:
@@ -54,15 +62,20 @@ class _Reports(Meter):
             if record["time_ms"] > self._last_ms.get(executor, 0):  # the driver writes old records again, and an executor may repeat one
                 self._last_ms[executor] = record["time_ms"]
                 self.handled_ms[executor] = self.handled_ms.get(executor, 0.0) + record["batch_ms"]
+                self._note_host(executor, record.get("host"))
+
+    def _note_host(self, executor: tuple[str, int], told: Any) -> None:
+        if isinstance(told, Mapping) and told.keys() >= {"name", "processors", "used", "had"}:  # executors of earlier versions say nothing of it
+            self.hosts[executor] = _Host(str(told["name"]), int(told["processors"]), float(told["used"]), float(told["had"]))
 
 
 class _Moment(NamedTuple):
-    """What was known at one moment: the newest report of each task, how long executors have handled batches, what waits, and the processors."""
+    """What was known at one moment: the newest report of each task, how long executors have handled batches, what they said of their hosts, and what waits."""
 
     tasks: dict[int, dict[str, Any]]
     handled_ms: dict[tuple[str, int], float]
+    hosts: dict[tuple[str, int], _Host]
     waiting: dict[str, int]
-    processors: tuple[float, float] | None
 
 
 def running(kafka: Any, topology: str | None) -> Observed:
@@ -82,12 +95,11 @@ def running(kafka: Any, topology: str | None) -> Observed:
     return found
 
 
-def watch(kafka: Any, topology: str | None, seconds: float, *, processors: Callable[[], tuple[float, float] | None] | None = None) -> Watched:
+def watch(kafka: Any, topology: str | None, seconds: float) -> Watched:
     """Watch a topology.
 
     :param topology: its name; None: the only one.
     :param seconds: how long.
-    :param processors: returns the processor time of this host that was used, and all, in any unit; default: from the operating system.
     :raises NotRunningError: it does not run, no task has reported, or it was changed meanwhile.
     """
     seen = running(kafka, topology)
@@ -96,18 +108,16 @@ def watch(kafka: Any, topology: str | None, seconds: float, *, processors: Calla
         plan = PlanOutline.from_json(seen.record["plan"])
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise NotRunningError(f"The record of topology {name} does not say which executors it has.", given=type(error).__name__) from error
-    here = alive_on_this_machine(seen.record["driver"]) is not None and seen.record.get("store") is None
-    used = (processors or processor_time) if here else lambda: None
     reports = _Reports(seconds)
     source = MetricsReader(kafka, name, reports)
     try:
         source.catch_up()
-        moments = [_moment(source, reports, used)]
+        moments = [_moment(source, reports)]
         began = time.monotonic()
         for part in (0.5, 1.0):
             while (left := began + seconds * part - time.monotonic()) > 0:
                 source.poll(max(1, min(_STEP_MS, int(left * 1000))))
-            moments.append(_moment(source, reports, used))
+            moments.append(_moment(source, reports))
         elapsed = time.monotonic() - began
         uneven = reports.distribution()
     finally:
@@ -148,20 +158,7 @@ def await_executors(kafka: Any, topology: str, executors: Mapping[str, int]) -> 
         time.sleep(_ASK_EVERY_S)
 
 
-def processor_time() -> tuple[float, float] | None:
-    """Return the processor time that this host has used since its start, and all that it has had; None if it does not say.
-
-    Time that a hypervisor has taken away counts as used: it is not free.
-    """
-    try:
-        with open("/proc/stat", encoding="ascii") as file:
-            times = [float(x) for x in file.readline().split()[1:9]]  # user nice system idle iowait irq softirq steal, see proc(5)
-    except (OSError, ValueError):
-        return None
-    return (sum(times) - times[3] - times[4], sum(times)) if len(times) == 8 else None
-
-
-def _moment(source: MetricsReader[_Reports], reports: _Reports, used: Callable[[], tuple[float, float] | None]) -> _Moment:
+def _moment(source: MetricsReader[_Reports], reports: _Reports) -> _Moment:
     lag = consumer_lag(reports, source.ends(reports.positions()))
     waiting = dict(in_flight(reports))
     for task in reports.stats.tasks.values():
@@ -169,7 +166,21 @@ def _moment(source: MetricsReader[_Reports], reports: _Reports, used: Callable[[
             waiting[task["component"]] = sum(
                 lag.get(topic, 0) for topic in {place[0] for t in reports.tasks(task["component"]).values() for place in t.get("kafka", ())}
             )
-    return _Moment(dict(reports.stats.tasks), dict(reports.handled_ms), waiting, used())
+    return _Moment(dict(reports.stats.tasks), dict(reports.handled_ms), dict(reports.hosts), waiting)
+
+
+def hosts_between(before: Mapping[tuple[str, int], _Host], after: Mapping[tuple[str, int], _Host]) -> dict[str, Processors]:
+    """Return host -> how busy its processors were between two moments, as the executor says that has watched it longest.
+
+    :param before: executor -> what it said of its host last; ``after``: the same, later.
+    """
+    longest: dict[str, tuple[float, Processors]] = {}
+    for executor, now in after.items():
+        then = before.get(executor)
+        if then is not None and then.name == now.name and now.had > then.had:
+            busy = max(0.0, min(1.0, (now.used - then.used) / (now.had - then.had)))
+            longest[now.name] = max(longest.get(now.name, (0.0, Processors(now.processors, busy))), (now.had - then.had, Processors(now.processors, busy)))
+    return {name: found for name, (_, found) in sorted(longest.items())}
 
 
 def _measures(name: str, plan: PlanOutline, moments: list[_Moment], seconds: float, conf: Mapping[str, Any], roles: tuple[str, str] | None) -> Measures:
@@ -180,14 +191,12 @@ def _measures(name: str, plan: PlanOutline, moments: list[_Moment], seconds: flo
             silent[component] = found
         else:
             loads.append(found)
-    before, after = moments[0].processors, moments[-1].processors
-    busy = None if before is None or after is None or after[1] <= before[1] else (after[0] - before[0]) / (after[1] - before[1])
     return Measures(
         name,
         seconds,
         tuple(loads),
         silent,
-        None if busy is None else Processors(os.cpu_count() or 1, busy),
+        hosts_between(moments[0].hosts, moments[-1].hosts),
         None if roles is None else roles[1],
         str(conf.get("dskype.distributor", "hashing")),
         conf.get("dskype.balance") == "auto",
@@ -231,6 +240,7 @@ def _load(component: str, outline: ComponentOutline, moments: list[_Moment], sec
         execute_ns / executed / 1e6 if executed > 0 else None,
         tuple(sorted({given.grouping for given in outline.inputs if not given.stream.startswith("__")})),
         partitions,
+        tuple(found.name if (found := last.hosts.get((component, index))) is not None else None for index in range(len(executors))),
     )
 
 

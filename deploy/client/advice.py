@@ -7,7 +7,7 @@ seen. What each task would have to do follows from where subscriptions live and 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,18 +15,18 @@ import numpy as np
 from dskype.bolts.boolean import make_index
 from dskype.deploy.client.balancing import balance
 from dskype.distribution import distributor_class, make_distributor
-from dskype.distribution.base import Sample
+from dskype.distribution.base import Distributor, Sample
 from dskype.distribution.loads import LoadModel
 from dskype.distribution.sampling import halves
 from dskype.distribution.trials import Trial, try_out
 from dskype.spouts.batch import select_lists
 
-__all__ = ["CANDIDATES", "Advice", "Candidate", "Costs", "advise", "reasons"]
+__all__ = ["CANDIDATES", "LEVEL", "Advice", "Candidate", "Costs", "Judge", "advise", "learning_options", "reasons"]
 
 CANDIDATES = ("hashing", "location", "keyword", "prefix", "spatial-first", "keyword-first", "agrid", "hybrid")
 """Distributors that are compared, simpler ones first: of two with equal results the earlier one is recommended."""
 
-_LEVEL = 0.9
+LEVEL = 0.9
 """Throughputs that differ by less than this factor are level: the rest is chance, or depends on the machine."""
 
 _AT_ONCE, _PAIRS_AT_ONCE = 1_000, 1_000_000
@@ -64,6 +64,7 @@ class Candidate(NamedTuple):
     :ivar slowest_us: the work of the busiest task for a message, of all three kinds.
     :ivar memory_bytes: what each distribution task keeps in order to route.
     :ivar learn_s: seconds that learning took.
+    :ivar tasks_us: the work of each task for a message.
     """
 
     distributor: str
@@ -76,6 +77,7 @@ class Candidate(NamedTuple):
     slowest_us: float
     memory_bytes: int
     learn_s: float = 0.0
+    tasks_us: tuple[float, ...] = ()
 
     @property
     def per_s(self) -> float:
@@ -122,25 +124,23 @@ def advise(
     """
     costs, expected = costs or Costs(), subscriptions or sample.n
     learned, judged = halves(sample)
-    pairs = _checked_pairs(judged)
+    judge = Judge(judged, window, expected, costs)
     candidates = []
     for name in CANDIDATES:
         tell(name)
         began = time.perf_counter()
-        kind, options = distributor_class(name), _options(name, expected, judged)
-        plan = kind.learn(tasks, learned, options)
+        options = learning_options(name, expected, judged)
+        plan = distributor_class(name).learn(tasks, learned, options)
         learn_s = time.perf_counter() - began
-        distributor = make_distributor(name, tasks, options, plan)
-        trial = try_out(distributor, judged, kind.summaries is not None and kind.summarizes(options))
-        candidates.append(_judged(name, trial, judged, pairs, tasks, expected / judged.n, window, costs)._replace(learn_s=learn_s))
+        candidates.append(judge.expect(make_distributor(name, tasks, options, plan), options)._replace(learn_s=learn_s))
     candidates.sort(key=lambda one: one.slowest_us)
-    level = [one for one in candidates if one.per_s >= _LEVEL * candidates[0].per_s]
+    level = [one for one in candidates if one.per_s >= LEVEL * candidates[0].per_s]
     chosen = min(level, key=lambda one: one.work_us + costs.copy_us * one.communication)
-    plan = distributor_class(chosen.distributor).learn(tasks, sample, _options(chosen.distributor, expected, sample))
+    plan = distributor_class(chosen.distributor).learn(tasks, sample, learning_options(chosen.distributor, expected, sample))
     return Advice(tasks, candidates, chosen, plan)
 
 
-def _options(name: str, subscriptions: int, sample: Sample) -> dict[str, Any]:
+def learning_options(name: str, subscriptions: int, sample: Sample) -> dict[str, Any]:
     """Return the options to learn a plan with: a grid over the messages, and the number of subscriptions, if the distributor knows them."""
     legal: Sequence[str] = getattr(distributor_class(name), "legal_options", ())
     found: dict[str, Any] = {}
@@ -171,31 +171,46 @@ def _checked_pairs(sample: Sample) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(messages), np.concatenate(subscriptions)
 
 
-def _judged(name: str, trial: Trial, sample: Sample, pairs: tuple[np.ndarray, np.ndarray], tasks: int, scale: float, window: int, costs: Costs) -> Candidate:
-    """Return what the tasks have to do.
+class Judge:
+    """Says what a distributor would make tasks do, by a sample that its plan was not learned from.
 
-    :param pairs: from :func:`_checked_pairs`.
-    :param scale: how many subscriptions one of the sample stands for.
+    :param sample: messages and subscriptions.
+    :param window: messages that a list is chosen from.
+    :param subscriptions: how many there will be.
+    :param costs: of what tasks do.
     """
-    n, model = sample.messages.n, costs.boolean
-    if trial.routes is None:
-        messages = np.full(tasks, n)
-        checked = _per_task(trial, pairs, np.ones((1, tasks), np.bool_), tasks)
-    else:
-        messages = np.bincount(trial.routes.tasks, minlength=tasks)
-        arrives = np.zeros((n, tasks), np.bool_)
-        arrives[trial.routes.rows, trial.routes.tasks] = True
-        checked = _per_task(trial, pairs, arrives, tasks)
-    lived = np.diff(trial.offsets)
-    boolean = ~np.isnan(sample.rectangles()[:, 0])
-    changes = np.where(boolean, 0.0, 2.0 * sample.filled * sample.k / max(1, window))  # of a list for each message: it enters, and it leaves
-    matching = scale * (model.check_us * checked / n + costs.change_us * np.bincount(trial.tasks, np.repeat(changes, lived), tasks))
-    updates = model.update_us * np.bincount(trial.tasks, minlength=tasks) / sample.n
-    reading = model.message_us * messages / n
-    work = matching + updates + reading
-    sums = float(reading.sum()), float(matching.sum()), float(updates.sum())
-    slowest = max(1e-9, float(work.max()))
-    return Candidate(name, float(messages.sum() / n), float(lived.mean()), balance(work), *sums, slowest, trial.memory_bytes)
+
+    def __init__(self, sample: Sample, window: int, subscriptions: int, costs: Costs) -> None:
+        self._sample, self._window, self._costs = sample, window, costs
+        self._scale = subscriptions / sample.n  # how many subscriptions one of the sample stands for
+        self._pairs = _checked_pairs(sample)
+
+    def expect(self, distributor: Distributor, options: Mapping[str, Any] | None = None) -> Candidate:
+        """Return what the tasks have to do.
+
+        :param options: those of the distributor.
+        """
+        sample, model, tasks, n = self._sample, self._costs.boolean, distributor.tasks, self._sample.messages.n
+        kind = type(distributor)
+        trial = try_out(distributor, sample, kind.summaries is not None and kind.summarizes(options))
+        if trial.routes is None:
+            messages = np.full(tasks, n)
+            checked = _per_task(trial, self._pairs, np.ones((1, tasks), np.bool_), tasks)
+        else:
+            messages = np.bincount(trial.routes.tasks, minlength=tasks)
+            arrives = np.zeros((n, tasks), np.bool_)
+            arrives[trial.routes.rows, trial.routes.tasks] = True
+            checked = _per_task(trial, self._pairs, arrives, tasks)
+        lived = np.diff(trial.offsets)
+        boolean = ~np.isnan(sample.rectangles()[:, 0])
+        changes = np.where(boolean, 0.0, 2.0 * sample.filled * sample.k / max(1, self._window))  # of a list for each message: it enters, and it leaves
+        matching = self._scale * (model.check_us * checked / n + self._costs.change_us * np.bincount(trial.tasks, np.repeat(changes, lived), tasks))
+        updates = model.update_us * np.bincount(trial.tasks, minlength=tasks) / sample.n
+        reading = model.message_us * messages / n
+        work = matching + updates + reading
+        sums = float(reading.sum()), float(matching.sum()), float(updates.sum())
+        slowest, each = max(1e-9, float(work.max())), tuple(work.tolist())
+        return Candidate(distributor.name, float(messages.sum() / n), float(lived.mean()), balance(work), *sums, slowest, trial.memory_bytes, tasks_us=each)
 
 
 def _per_task(trial: Trial, pairs: tuple[np.ndarray, np.ndarray], arrives: np.ndarray, tasks: int) -> np.ndarray:
@@ -244,7 +259,7 @@ def reasons(advice: Advice) -> list[str]:
 
 def _against(own: Candidate, other: Candidate) -> str:
     """Return a sentence about the best of the others."""
-    if other.per_s >= own.per_s * _LEVEL:
+    if other.per_s >= own.per_s * LEVEL:
         return f"{other.distributor} is level ({other.per_s:,.0f} messages/s), but does more work in all: {other.work_us:.2f} us, and sends {other.communication:.2f} copies of a message."
     causes = [
         (other.messages_us / max(1e-9, own.messages_us), f"a message goes to {other.communication:.2f} tasks"),

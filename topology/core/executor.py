@@ -146,6 +146,8 @@ class Executor:
         self._store, self._reader, self._now_ms = store, reader, now_ms
         self._inbox = inbox_topic(plan.name, component)
         self.is_spout = _is_spout(plan, component)
+        self.about_host: Callable[[], Mapping[str, Any]] = dict
+        """Returns what reports say of the host."""
         self._interval_ms = plan.component_conf(component)[Config.TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS]
         self._snapshot_at = now_ms() + self._interval_ms
         self._worker_hooks = copy.deepcopy(plan.topology.worker_hooks)
@@ -508,6 +510,7 @@ class Executor:
             "pid": os.getpid(),
             "time_ms": self._now_ms(),
             "batch_ms": round(busy_ms, 3),
+            **self.about_host(),
             "tasks": [task.report() | self._progress(task) | ({"restored": True} if task.id in restored else {}) for task in tasks],
         }
         return [*records, OutRecord(topic, None, f"{self.component}/{self.index}".encode(), json.dumps(line).encode())]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections import Counter
 
 import pytest
 
 from dskype.deploy.capacity import watching
+from dskype.deploy.capacity.rules import Processors
 from dskype.deploy.cli.main import main
 from dskype.topology import Fields, TopologyBuilder
 from tests.topology.runtime.components import PacedNumbers, Recorder, RunningSum, sums_expected
@@ -26,7 +28,7 @@ class SlowSum(RunningSum):
 @pytest.fixture
 def idle_processors(monkeypatch):
     """Let the processors of this machine seem idle: other tests run on them, too."""
-    monkeypatch.setattr(watching, "processor_time", lambda: (time.monotonic() * 0.1, time.monotonic()))
+    monkeypatch.setattr(watching, "hosts_between", lambda before, after: {now.name: Processors(now.processors, 0.1) for now in after.values()})
 
 
 def test_a_component_with_too_few_executors_gets_more_and_results_stay_exact(cluster, name, idle_processors, capsys):
@@ -48,6 +50,7 @@ def test_a_component_with_too_few_executors_gets_more_and_results_stay_exact(clu
         handle.backend.wait_until(lambda stats: stats.total("sink", "executed") > 100, 60)
         # While a long batch runs its tasks report nothing: then nothing is advised for them.
         advised = wait_for(lambda: next((one for one in advise()["advice"] if (one["kind"], one["component"]) == ("executors", "first")), None), 120, "advice")
+        assert list(advise()["hosts"]) == [socket.gethostname()]
         assert advised["numbers"]["executors"] == 1 and advised["numbers"]["busiest"] > 0.5 and advised["executors"]["first"] > 1
         assert len(executors("first")) == 1, "nothing is changed without --apply"
         applied = wait_for(lambda: advise("--apply").get("applied"), 120, "the change")

@@ -44,6 +44,7 @@ from dskype.topology.runtime.kafka.reading import KafkaInboxReader
 from dskype.topology.runtime.kafka.record_producer import RecordProducer
 from dskype.topology.runtime.processes.executor_log import redirect_output
 from dskype.topology.runtime.processes.host import Stop, StopSignal, die_with_parent, set_name
+from dskype.topology.runtime.processes.host_load import HostLoad
 from dskype.topology.runtime.stores.choice import fetch_files
 from dskype.topology.runtime.transport.inbox_loop import InboxLoop, KeptPositions
 from dskype.topology.runtime.transport.leases import Leases, SupersededError
@@ -202,7 +203,9 @@ class _Resident:
             reader = KafkaInboxReader(self._payload.kafka, spout.isolation_level, keep=True, starts=self._starts)
         else:
             reader = KafkaInboxReader(self._payload.kafka)
-        return Executor(plan, self._component, self._index, store, reader, now_ms, owner=Owner(self._owner, self._payload.term, self._payload.epoch))
+        executor = Executor(plan, self._component, self._index, store, reader, now_ms, owner=Owner(self._owner, self._payload.term, self._payload.epoch))
+        executor.about_host = HostLoad().report
+        return executor
 
     def run(self, stop: StopSignal) -> None:
         """Process what Spark passes on until SIGTERM, which ends a batch only if it takes too long.
