@@ -17,11 +17,10 @@ from dskype.spouts.columns import csr_to_lists, empty_lists, lists_to_csr
 from dskype.spouts.costs import CostCeiling
 from dskype.spouts.input_mapping import MessageReader
 from dskype.spouts.record_values import RecordError, encode_json
-from dskype.spouts.records import Message, areas_of, encode_attributes, message_of_deletion, parse_key, parse_plan, parse_subscription
+from dskype.spouts.records import Message, areas_of, check_with_objects, encode_attributes, message_of_deletion, parse_key, parse_plan, parse_subscription
 from dskype.spouts.result_fields import FIELDS_OMITTED
 from dskype.spouts.searches import parse_search
 from dskype.spouts.settings import Settings
-from dskype.spouts.subscriptions import BooleanSubscription, TopkSubscription
 from dskype.spouts.tenants import tenant_in
 from dskype.spouts.topics import Topics, topic_config
 from dskype.spouts.vocabulary import Vocabulary
@@ -375,13 +374,8 @@ class SubscriptionSpout(KafkaSpout):
                 parsed = parse_subscription(
                     record.key, record.value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits, language=settings.language
                 )
-                if settings.objects and not isinstance(parsed, BooleanSubscription | TopkSubscription):
-                    hint = "use a boolean or a top-k subscription, or another topology without dskype.objects"
-                    words = "Threshold subscriptions do not work with dskype.objects"
-                    raise RecordError(explain(words, given="threshold", legal="boolean, topk", hint=hint), "no-threshold")
-                if settings.objects and isinstance(parsed, BooleanSubscription) and parsed.initial is not None:
-                    hint = "leave 'initial' out: the next update of each object says what it enters"
-                    raise RecordError(explain("'initial' does not work with dskype.objects", given=parsed.initial, hint=hint), "no-initial")
+                if settings.objects:
+                    check_with_objects(parsed)
                 if (warning := self._ceiling.check(parsed)) is not None:
                     self._collector.report_error(warning)
             except RecordError as error:

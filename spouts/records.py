@@ -48,6 +48,7 @@ __all__ = [
     "Message",
     "RecordError",
     "areas_of",
+    "check_with_objects",
     "encode_attributes",
     "longest_record_bytes",
     "message_of_deletion",
@@ -258,6 +259,19 @@ def parse_subscription(
         if name not in _FIELDS[kind]:
             _refuse_field(name, record)
     return found
+
+
+def check_with_objects(subscription: Subscription) -> None:
+    """Refuse a subscription that does not work in a topology with ``dskype.objects``.
+
+    :raises RecordError: it has a threshold, or asks for what matches already.
+    """
+    if isinstance(subscription, ThresholdSubscription):
+        hint = "use a boolean or a top-k subscription, or another topology without dskype.objects"
+        raise RecordError(explain("Threshold subscriptions do not work with dskype.objects", given="threshold", legal="boolean, topk", hint=hint), "no-threshold")
+    if isinstance(subscription, BooleanSubscription) and subscription.initial is not None:
+        hint = "leave 'initial' out: the next update of each object says what it enters"
+        raise RecordError(explain("'initial' does not work with dskype.objects", given=subscription.initial, hint=hint), "no-initial")
 
 
 _OF_ALL = ("type", "keywords", "ttl_s", "update", "tenant", "meta")

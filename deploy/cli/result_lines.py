@@ -10,6 +10,7 @@ import json
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import repeat
 from typing import Any
 
 from kafka import TopicPartition
@@ -20,7 +21,7 @@ from dskype.deploy.client.records import Result, TopK, score_left
 from dskype.deploy.machine.terminal import clean, clock_text, counted
 from dskype.spouts.record_values import RecordError
 
-__all__ = ["Texts", "follow_results", "follow_topk", "result_line", "topk_lines"]
+__all__ = ["Texts", "follow_results", "follow_topk", "of_object", "result_line", "topk_lines"]
 
 _REMEMBERED = 100_000
 _BEFORE = 10_000
@@ -140,16 +141,20 @@ def result_line(result: Result, text: str | None, half_life_ms: float | None = N
     score = "" if not isinstance(result.score, (int, float)) else f"{score_left(result.score, result.watermark, half_life_ms):.6f}"
     words = f"  {text}" if text else ""
     what = f"{clean(result.op, 12):<6} {clean(rank, 8):>4} {score:>9}"
-    object = "" if result.object is None else f"{clean(result.object, 60)}  "
-    return f"{clock_text(result.time_ms)}  {what}  {clean(result.subscription, 60)}  {object}{clean(result.message, 60)}{words}"
+    return f"{clock_text(result.time_ms)}  {what}  {clean(result.subscription, 60)}  {of_object(result.object)}{clean(result.message, 60)}{words}"
+
+
+def of_object(object: str | None) -> str:
+    """Return what a line has before a message that is the state of an object."""
+    return "" if object is None else f"{clean(object, 60)}  "
 
 
 def topk_lines(state: TopK, texts: dict[str, str], half_life_ms: float | None = None) -> list[str]:
-    """Return the entries of a top-k list as lines: rank, score, message, and its text or fields. With a half-life the score is what is left at the watermark."""
+    """Return the entries of a top-k list as lines: rank, score, object, message, and its text or fields. With a half-life the score is what is left at the watermark."""
     return [
-        f"{rank:>4}  {score_left(score, state.watermark, half_life_ms):.6f}  {clean(message, 60)}"
+        f"{rank:>4}  {score_left(score, state.watermark, half_life_ms):.6f}  {of_object(object)}{clean(message, 60)}"
         + (f"  {text}" if (text := carried_text(fields) or texts.get(json.dumps(message))) else "")
-        for rank, ((message, score), fields) in enumerate(zip(state.entries, state.fields), 1)
+        for rank, ((message, score), object, fields) in enumerate(zip(state.entries, state.objects or repeat(None), state.fields), 1)
     ]
 
 

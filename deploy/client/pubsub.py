@@ -35,7 +35,7 @@ from dskype.deploy.client.records import Registered, Result, TopK, changed_field
 from dskype.deploy.client.searches import search_window
 from dskype.deploy.client.topic_reader import TopicReader
 from dskype.spouts.costs import CostCeiling
-from dskype.spouts.records import RecordError, encode_attributes, parse_key, parse_message, parse_subscription
+from dskype.spouts.records import RecordError, check_with_objects, encode_attributes, parse_key, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import PLAN_KEY
 from dskype.topology.core.redaction import hidden_paths
@@ -174,6 +174,8 @@ class PubSub(TopicReader):
         if self._ceiling is None:
             self._ceiling = CostCeiling(settings)
         parsed = parse_subscription(key, value, tokenizer=self.analyzer, space=settings.space, limits=settings.limits, language=settings.language)
+        if settings.objects:
+            check_with_objects(parsed)
         self._ceiling.check(parsed)
         return parsed
 

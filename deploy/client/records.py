@@ -221,6 +221,7 @@ class TopK:
     :ivar entries: (message id, score), best first.
     :ivar registration: the record of the subscription that the list belongs to.
     :ivar carried: what each entry says of the fields of its message: ``fields`` or ``fields_omitted``, or nothing.
+    :ivar objects: the id of the object of which each entry is a state, None where it is of none; () if all are of none.
     """
 
     subscription: str
@@ -229,6 +230,7 @@ class TopK:
     registration: str | None = None
     time_ms: int | None = None
     carried: tuple[dict[str, Any], ...] = ()
+    objects: tuple[str | None, ...] = ()
 
     @property
     def fields(self) -> list[dict[str, Any] | None]:
@@ -243,18 +245,17 @@ class TopK:
             return None
         try:
             entries, carried = [(e["message"], e["score"]) for e in found["topk"]], tuple(map(_carried, found["topk"]))
-            return cls(str(found["subscription"]), found["watermark"], entries, found.get("registration"), time_ms, carried if any(carried) else ())
-        except (KeyError, TypeError):
+            objects = tuple(e.get("object") for e in found["topk"])
+            said = carried if any(carried) else (), objects if any(object is not None for object in objects) else ()
+            return cls(str(found["subscription"]), found["watermark"], entries, found.get("registration"), time_ms, *said)
+        except (AttributeError, KeyError, TypeError):
             return None
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values, as in its topic."""
-        return {
-            "subscription": self.subscription,
-            "watermark": self.watermark,
-            "registration": self.registration,
-            "topk": [{"message": m, **said, "score": s} for (m, s), said in zip(self.entries, self.carried or ({},) * len(self.entries))],
-        }
+        rows = zip(self.entries, self.objects or (None,) * len(self.entries), self.carried or ({},) * len(self.entries))
+        topk = [{"message": m, **({} if object is None else {"object": object}), **said, "score": s} for (m, s), object, said in rows]
+        return {"subscription": self.subscription, "watermark": self.watermark, "registration": self.registration, "topk": topk}
 
 
 def json_object(value: bytes | None) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dskype.deploy.client.follower import Follower
-from dskype.deploy.client.records import json_object, subscription_type
+from dskype.deploy.client.records import given_fields, json_object, subscription_type
 from dskype.deploy.client.topic_reader import UnknownTopicError
 from dskype.spouts.record_values import RecordError, refusal
 from dskype.spouts.searches import DEFAULT_TIMEOUT_MS, MOST_TIMEOUT_MS, parse_search
@@ -38,6 +38,7 @@ class Match:
     :ivar score: of a top-k search; None: of a boolean one.
     :ivar lat, lon: degrees, of an area those of its centre; None: not known.
     :ivar carried: what results say of the fields of the message: ``fields`` or ``fields_omitted``, or nothing.
+    :ivar object: the id of the object of which the message is a state; None: of none.
     """
 
     message: str | int
@@ -45,11 +46,12 @@ class Match:
     lat: float | None = None
     lon: float | None = None
     carried: Mapping[str, Any] = field(default_factory=dict)
+    object: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return it as plain values."""
-        values = {"score": self.score, "lat": self.lat, "lon": self.lon}
-        return {"message": self.message, **self.carried, **{name: value for name, value in values.items() if value is not None}}
+        first, last = {"object": self.object}, {"score": self.score, "lat": self.lat, "lon": self.lon}
+        return {"message": self.message, **given_fields(first), **self.carried, **given_fields(last)}
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class AnswerParts:
 
 def _match(entry: Mapping[str, Any]) -> Match:
     carried = {name: entry[name] for name in ("fields", "fields_omitted") if name in entry}
-    return Match(entry["message"], entry.get("score"), entry.get("lat"), entry.get("lon"), carried)
+    return Match(entry["message"], entry.get("score"), entry.get("lat"), entry.get("lon"), carried, entry.get("object"))
 
 
 def _record(client: Any, fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -62,6 +62,7 @@ class PacedDelivery(Delivery):
     ) -> None:
         super().__init__(kafka, client, webhook, stop, say)
         self._path, self._clock_ms = path, clock_ms
+        self._over: tuple[int, dict[TopicPartition, int]] | None = None  # a time, and where the topics ended then, while periods wait that are over
         _opened(path).close()  # says at once if it cannot be used
 
     def run(self) -> None:
@@ -69,6 +70,10 @@ class PacedDelivery(Delivery):
         with contextlib.closing(_opened(self._path)) as self._database:
             self._pacer = Pacer(self._database, self._webhook.pace_of)
             super().run()
+
+    def _open(self) -> Any:
+        self._over = None
+        return super()._open()
 
     def _kept(self, consumer: Any, partition: TopicPartition) -> Place | None:
         row = self._database.execute("SELECT offset FROM place WHERE topic = ? AND partition = ?", (partition.topic, partition.partition)).fetchone()
@@ -86,9 +91,8 @@ class PacedDelivery(Delivery):
                 for record in some:
                     at_once += self._taken(partition, record, now_ms)
             self._add("results", at_once)
-            due_ms = self._pacer.due_ms()
-            if due_ms is not None and due_ms <= now_ms - _GRACE_MS and self._has_read_all(consumer):
-                self._close(now_ms)
+            if (over_ms := self._over_ms(consumer, now_ms)) is not None:
+                self._close(over_ms, now_ms)
             for partition, place in self._places.items():
                 self._database.execute("INSERT OR REPLACE INTO place VALUES (?, ?, ?)", (*partition, place.offset))
         self._send_requests()
@@ -111,14 +115,25 @@ class PacedDelivery(Delivery):
             self._database.execute("DELETE FROM seen WHERE number <= ?", ((added.lastrowid or 0) - _REMEMBERED,))
         return added.rowcount == 1
 
-    def _has_read_all(self, consumer: Any) -> bool:
-        """Tell whether everything has been read that is in the topics now."""
-        ends = consumer.end_offsets(list(self._places))
-        return all(place.offset >= ends[partition] for partition, place in self._places.items())
+    def _over_ms(self, consumer: Any, now_ms: int) -> int | None:
+        """Return a time that is over for periods, because everything has been read that was in the topics then; None: there is no such period.
 
-    def _close(self, now_ms: int) -> None:
+        More comes all the time. So a period does not wait for the end of the topics, but for where they ended when it was found to be over.
+        """
+        if self._over is None:
+            due_ms = self._pacer.due_ms()
+            if due_ms is None or due_ms > now_ms - _GRACE_MS:
+                return None
+            self._over = now_ms - _GRACE_MS, consumer.end_offsets(list(self._places))
+        over_ms, ends = self._over
+        if any(place.offset < ends[partition] for partition, place in self._places.items()):
+            return None
+        self._over = None
+        return over_ms
+
+    def _close(self, over_ms: int, now_ms: int) -> None:
         results, digests, left_out = [], [], []
-        for one in self._pacer.release(now_ms - _GRACE_MS, now_ms):
+        for one in self._pacer.release(over_ms, now_ms):
             if isinstance(one, Released):
                 results.append(one.result)
             elif isinstance(one, Digest):

@@ -53,7 +53,7 @@ def _texts(client: Any, answer: Any) -> dict[str, str]:
 
 
 def _lines(answer: Any, texts: dict[str, str], half_life_ms: float | None) -> list[str]:
-    from dskype.deploy.cli.result_lines import carried_text
+    from dskype.deploy.cli.result_lines import carried_text, of_object
     from dskype.deploy.client.records import score_left
 
     lines = []
@@ -61,5 +61,5 @@ def _lines(answer: Any, texts: dict[str, str], half_life_ms: float | None) -> li
         score = "" if match.score is None else f"{score_left(match.score, answer.watermark, half_life_ms):.6f}  "
         place = "" if match.lat is None else f"{match.lat:.5f},{match.lon:.5f}"
         text = carried_text(match.carried.get("fields")) or texts.get(json.dumps(match.message), "")
-        lines.append(f"{rank:>4}  {score}{clean(match.message, 60)}  {place}  {text}".rstrip())
+        lines.append(f"{rank:>4}  {score}{of_object(match.object)}{clean(match.message, 60)}  {place}  {text}".rstrip())
     return lines

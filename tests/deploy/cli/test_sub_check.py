@@ -55,6 +55,14 @@ def test_one_needs_something_and_not_too_much(capsys):
     )
 
 
+def test_with_objects_it_says_what_the_topology_would_refuse(capsys):
+    objects = ("-c", "dskype.objects=true")
+    assert checked(*objects, "--text", "tea", "--near", "1,2", "--min-score", "0.5") == 1
+    assert "Threshold subscriptions do not work with dskype.objects" in capsys.readouterr().err
+    assert checked(*objects, "--expression", "tea", "--initial") == 1 and "'initial' does not work with dskype.objects" in capsys.readouterr().err
+    assert checked(*objects, "--expression", "tea", "--inside") == 0 and checked(*objects, "--text", "tea", "--near", "1,2") == 0
+
+
 def test_a_caret_is_below_the_place_where_an_expression_goes_wrong(tmp_path: Path, capsys):
     assert checked("--expression", 'coffee AND (wifi "late night")') == 1
     lines = capsys.readouterr().err.splitlines()

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from dskype.deploy.cli.result_lines import topk_lines
 from dskype.deploy.client.message_topics import MessageTopics, message_topics
 from dskype.deploy.client.records import Result, TopK
 from dskype.deploy.client.sequence import sequence_numbers
@@ -73,4 +74,13 @@ def test_results_and_lists_have_the_fields_of_their_messages():
         "topk": [{"message": 1, "fields": {"a": 1}, "score": 0.5}, {"message": 2, "fields_omitted": True, "score": 0.25}],
     }
     state = TopK.from_json(json.dumps(topk).encode())
-    assert state.fields == [{"a": 1}, None] and state.as_json() == topk and state.entries == [(1, 0.5), (2, 0.25)]
+    assert state.fields == [{"a": 1}, None] and state.as_json() == topk and state.entries == [(1, 0.5), (2, 0.25)] and state.objects == ()
+
+
+def test_entries_of_lists_name_their_objects():
+    entries = [{"message": "0-3", "object": "bus-7", "fields": {"a": 1}, "score": 0.5}, {"message": "0-1", "score": 0.25}]
+    topk = {"subscription": "s", "watermark": 3, "registration": "0-0", "topk": entries}
+    state = TopK.from_json(json.dumps(topk).encode())
+    assert state.objects == ("bus-7", None) and json.dumps(state.as_json()) == json.dumps(topk), "and in the same order"
+    assert topk_lines(state, {}) == ["   1  0.500000  bus-7  0-3  a=1", "   2  0.250000  0-1"]
+    assert TopK.from_json(b'{"subscription": "s", "watermark": 3, "topk": [5]}') is None

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from dskype.deploy.cli.commands.search import _lines
 from dskype.deploy.client.searches import AnswerParts, Match, SearchError
 from dskype.spouts.record_values import RecordError
 
@@ -34,6 +35,16 @@ def test_a_boolean_answer_is_the_newest_and_counts_all():
     answer = collected.add(part(6, entries[2], count=7))
     assert answer.total == 21 and answer.matches == [Match(61, carried={"fields": {"text": "x"}}), Match(60, carried={"fields": {"text": "x"}})]
     assert answer.as_json() == {"watermark": 9, "total": 21, "matches": [{"message": 61, "fields": {"text": "x"}}, {"message": 60, "fields": {"text": "x"}}]}
+
+
+def test_a_match_names_the_object_of_which_it_is_a_state():
+    entries = [{**found("0-1", 0.5, 1), "object": "bus-7", "fields": {"text": "x"}}, found("0-0", 0.25, 0)]
+    collected = AnswerParts(3)
+    answer = [collected.add(part(task, rows)) for task, rows in ((4, entries), (5, []), (6, []))][-1]
+    assert [match.object for match in answer.matches] == ["bus-7", None]
+    first = {"message": "0-1", "object": "bus-7", "fields": {"text": "x"}, "score": 0.5, "lat": 1.0, "lon": 2.0}
+    assert answer.as_json()["matches"] == [first, {"message": "0-0", "score": 0.25, "lat": 1.0, "lon": 2.0}]
+    assert _lines(answer, {}, None) == ["   1  0.500000  bus-7  0-1  1.00000,2.00000  x", "   2  0.250000  0-0  1.00000,2.00000"]
 
 
 @pytest.mark.parametrize(("code", "kind"), [("too-many", SearchError), ("gone", SearchError), ("invalid-k", RecordError)])

@@ -15,7 +15,7 @@ from dskype.deploy.web.paced_delivery import PacedDelivery
 from dskype.deploy.web.webhook_settings import Webhook, parse_webhooks
 from dskype.topology.errors import IllegalArgumentException
 
-from .memory_kafka import MemoryKafka, client_of
+from .memory_kafka import Consumer, MemoryKafka, client_of
 from .test_webhooks import KEY, SECRET
 
 MINUTE = 60_000
@@ -217,6 +217,28 @@ def test_a_late_result_counts_for_the_next_digest(tmp_path):
     world.run()
     got = [(d["until_ms"] - START, d["total"], [r["watermark"] for r in d["results"]]) for d in world.got("digests")]
     assert got == [(HOUR, 1, [1]), (2 * HOUR, 1, [2])]
+
+
+def test_a_digest_comes_though_results_never_cease(tmp_path, monkeypatch):
+    """Whenever it is asked where the topics end, they have gone on since the last poll."""
+    world, asked = World(tmp_path, hook(Pace(Every(HOUR)))), Consumer.end_offsets
+    for number in range(3):
+        world.write("a", number, START + number)
+    world.now_ms, after = START + HOUR + 10_000, iter(range(100, 200))
+
+    def end_offsets(consumer, partitions, timeout_ms=None):
+        number = next(after)
+        world.write("a", number, START + HOUR + number)
+        return asked(consumer, partitions)
+
+    monkeypatch.setattr(Consumer, "end_offsets", end_offsets)
+    world.run()
+    [digest] = world.got("digests")
+    assert digest["until_ms"] == START + HOUR and digest["total"] == 3
+    world.now_ms += HOUR
+    world.run()
+    _, later = world.got("digests")
+    assert later["until_ms"] == START + 2 * HOUR and later["total"] > 1, "what came meanwhile is in the next one"
 
 
 def test_a_result_that_the_topology_writes_again_counts_once_though_the_process_is_another(tmp_path):
