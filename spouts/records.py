@@ -268,7 +268,9 @@ def check_with_objects(subscription: Subscription) -> None:
     """
     if isinstance(subscription, ThresholdSubscription):
         hint = "use a boolean or a top-k subscription, or another topology without dskype.objects"
-        raise RecordError(explain("Threshold subscriptions do not work with dskype.objects", given="threshold", legal="boolean, topk", hint=hint), "no-threshold")
+        raise RecordError(
+            explain("Threshold subscriptions do not work with dskype.objects", given="threshold", legal="boolean, topk", hint=hint), "no-threshold"
+        )
     if isinstance(subscription, BooleanSubscription) and subscription.initial is not None:
         hint = "leave 'initial' out: the next update of each object says what it enters"
         raise RecordError(explain("'initial' does not work with dskype.objects", given=subscription.initial, hint=hint), "no-initial")
