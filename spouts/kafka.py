@@ -17,7 +17,7 @@ from dskype.spouts.columns import csr_to_lists, empty_lists, lists_to_csr
 from dskype.spouts.costs import CostCeiling
 from dskype.spouts.input_mapping import MessageReader
 from dskype.spouts.record_values import RecordError, encode_json
-from dskype.spouts.records import Message, areas_of, check_with_objects, encode_attributes, message_of_deletion, parse_key, parse_plan, parse_subscription
+from dskype.spouts.records import Message, areas_of, encode_attributes, message_of_deletion, parse_key, parse_plan, parse_subscription
 from dskype.spouts.result_fields import FIELDS_OMITTED
 from dskype.spouts.searches import parse_search
 from dskype.spouts.settings import Settings
@@ -365,17 +365,14 @@ class SubscriptionSpout(KafkaSpout):
         if records and records[0].topic == self._searches:
             return self._emit_searches(records)
         settings, rows, refused = self._settings, [], []
+        read_by = {"space": settings.space, "limits": settings.limits, "language": settings.language, "objects": settings.objects}
         for record in records:
             registration = f"{record.partition}-{record.offset}"
             try:
                 if record.value is None:
                     rows.append(streams.Subscriptions(subscription=parse_key(record.key, settings.limits), registration=registration, record=None))
                     continue
-                parsed = parse_subscription(
-                    record.key, record.value, tokenizer=self._tokenizer, space=settings.space, limits=settings.limits, language=settings.language
-                )
-                if settings.objects:
-                    check_with_objects(parsed)
+                parsed = parse_subscription(record.key, record.value, tokenizer=self._tokenizer, **read_by)
                 if (warning := self._ceiling.check(parsed)) is not None:
                     self._collector.report_error(warning)
             except RecordError as error:

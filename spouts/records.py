@@ -48,7 +48,6 @@ __all__ = [
     "Message",
     "RecordError",
     "areas_of",
-    "check_with_objects",
     "encode_attributes",
     "longest_record_bytes",
     "message_of_deletion",
@@ -227,7 +226,14 @@ def parse_key(key: bytes | None, limits: Limits = _DEFAULTS, kind: str = "subscr
 
 
 def parse_subscription(
-    key: bytes | None, value: bytes | None, *, tokenizer: Tokenizer, space: Space = WORLD, limits: Limits = _DEFAULTS, language: Language | None = None
+    key: bytes | None,
+    value: bytes | None,
+    *,
+    tokenizer: Tokenizer,
+    space: Space = WORLD,
+    limits: Limits = _DEFAULTS,
+    language: Language | None = None,
+    objects: bool = False,
 ) -> Subscription:
     """Read a record of the subscriptions topic that registers a subscription; a null value unregisters, see :func:`parse_key`.
 
@@ -240,6 +246,7 @@ def parse_subscription(
     subscription is about the whole globe, and without words about all messages in its place. One of the two must be there.
 
     :param language: what expressions may speak of; None: of words, in the limits.
+    :param objects: whether messages may be states of objects, with which some subscriptions do not work.
     :raises RecordError: if it cannot be used.
 
     >>> parse_subscription(b"s1", b'{"type": "boolean", "bbox": [11, 48, 12, 49], "expression": "coffee OR tea"}', tokenizer=Tokenizer())
@@ -258,10 +265,12 @@ def parse_subscription(
     for name in record:
         if name not in _FIELDS[kind]:
             _refuse_field(name, record)
+    if objects:
+        _check_with_objects(found)
     return found
 
 
-def check_with_objects(subscription: Subscription) -> None:
+def _check_with_objects(subscription: Subscription) -> None:
     """Refuse a subscription that does not work in a topology with ``dskype.objects``.
 
     :raises RecordError: it has a threshold, or asks for what matches already.

@@ -35,7 +35,7 @@ from dskype.deploy.client.records import Registered, Result, TopK, changed_field
 from dskype.deploy.client.searches import search_window
 from dskype.deploy.client.topic_reader import TopicReader
 from dskype.spouts.costs import CostCeiling
-from dskype.spouts.records import RecordError, check_with_objects, encode_attributes, parse_key, parse_message, parse_subscription
+from dskype.spouts.records import RecordError, encode_attributes, parse_key, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import PLAN_KEY
 from dskype.topology.core.redaction import hidden_paths
@@ -173,9 +173,8 @@ class PubSub(TopicReader):
         settings = self.settings
         if self._ceiling is None:
             self._ceiling = CostCeiling(settings)
-        parsed = parse_subscription(key, value, tokenizer=self.analyzer, space=settings.space, limits=settings.limits, language=settings.language)
-        if settings.objects:
-            check_with_objects(parsed)
+        read_by = {"space": settings.space, "limits": settings.limits, "language": settings.language, "objects": settings.objects}
+        parsed = parse_subscription(key, value, tokenizer=self.analyzer, **read_by)
         self._ceiling.check(parsed)
         return parsed
 
@@ -211,9 +210,7 @@ class PubSub(TopicReader):
         except RecursionError:
             raise RecordError("Expected a subscription with less nesting", "deep-nesting") from None
         self.parse_subscription(key, value)
-        sent = self.send_subscription(key, value)
-        if wait:
-            self._stored(sent, "subscription")
+        self._stored(self.send_subscription(key, value), "subscription", wait)
         return id
 
     def subscribe_topk(
@@ -300,14 +297,12 @@ class PubSub(TopicReader):
         """
         key = id.encode(errors="surrogatepass")
         parse_key(key)
-        sent = self.send_subscription(key, None)
-        if wait:
-            self._stored(sent, "end of the subscription")
+        self._stored(self.send_subscription(key, None), "end of the subscription", wait)
 
-    def _stored(self, sent: Delivery, what: str) -> Stored:
-        """Wait for the place of a record that was sent."""
+    def _stored(self, sent: Delivery, what: str, wait: bool) -> Stored | None:
+        """Wait for the place of a record that was sent; None if it is not waited for."""
         try:
-            return sent.get()
+            return sent.get() if wait else None
         except KafkaError as ex:
             raise SendError(f"the {what} did not reach Kafka: {ex}") from ex
 
@@ -343,24 +338,27 @@ class PubSub(TopicReader):
         fields = {"id": id, "text": text, "lat": lat, "lon": lon, "bbox": listed(bbox), "region": region, "attributes": attributes, "ts": ts}
         value = json.dumps(given_fields(fields | {"object": object}), ensure_ascii=False).encode(errors="surrogatepass")
         self.parse_message(value, object is not None)
-        sent = self.send_message(value, object=object)
-        if not wait:
-            return id
-        stored = self._stored(sent, "message")
-        return f"{stored.partition}-{stored.offset}" if id is None else id
+        return self._named(id, self.send_message(value, object=object), "message", wait)
 
-    def delete_object(self, object: str | int, *, wait: bool = False) -> None:
+    def delete_object(self, object: str | int, *, id: str | int | None = None, ts: int | None = None, wait: bool = False) -> str | int | None:
         """End an object: subscriptions that it is in report ``leave``. An unknown one is no error.
 
         :param object: its id.
+        :param id: of the message that says so; default: ``"<partition>-<offset>"`` of its record.
+        :param ts: when it ends, epoch ms; default: when the record arrives.
         :param wait: wait until Kafka has it.
-        :raises RecordError: no object can have this id; the text says why.
+        :returns: the message's id; None if it has only the default id and ``wait`` is False.
+        :raises RecordError: no object can have this id, or ``id`` or ``ts`` is none; the text says why.
         :raises SendError: ``wait`` is True, and Kafka did not take it.
         """
-        self.parse_message(json.dumps({"object": object, "deleted": True}).encode(), True)
-        sent = self.send_message(None, object=object)
-        if wait:
-            self._stored(sent, "end of the object")
+        value = json.dumps(given_fields({"id": id, "ts": ts, "object": object, "deleted": True}), ensure_ascii=False).encode(errors="surrogatepass")
+        self.parse_message(value, True)
+        return self._named(id, self.send_message(None if id is ts is None else value, object=object), "end of the object", wait)
+
+    def _named(self, id: str | int | None, sent: Delivery, what: str, wait: bool) -> str | int | None:
+        """Return the id of a message that was sent; None if it has only the default id, which is not known without waiting."""
+        stored = self._stored(sent, what, wait)
+        return id if stored is None or id is not None else self.message_topics.default_id(stored.topic, stored.partition, stored.offset)
 
     def send_message(self, value: bytes | None, partition: int | None = None, object: str | int | None = None) -> Delivery:
         """Send bytes to the topic of messages, unchecked; return what becomes of them.

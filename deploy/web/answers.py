@@ -35,8 +35,10 @@ from dskype.topology.ui.view import TopologyView
 
 __all__ = ["Answers"]
 
-_SUBSCRIPTION = tuple("id type text keywords lat lon k min_score alpha distance scale_m where bbox region expression inside initial ttl_s tenant meta".split())
-_MESSAGE = ("id", "text", "lat", "lon", "bbox", "region", "attributes", "ts")
+_SUBSCRIPTION = tuple(
+    "id type text keywords lat lon k min_score alpha distance scale_m where bbox region expression inside initial ttl_s update tenant meta".split()
+)
+_MESSAGE = ("id", "text", "lat", "lon", "bbox", "region", "attributes", "ts", "object", "deleted")
 _SEARCH = ("text", "keywords", "lat", "lon", "k", "alpha", "distance", "scale_m", "where", "bbox", "region", "expression")
 """The fields that a body may have; each is an argument of the client's method, and nothing else from the web may be one."""
 _SEARCH_S = 5.0
@@ -295,11 +297,15 @@ class Answers:
         return {"subscription": id}
 
     def _publish(self, request: Request) -> dict[str, Any]:
-        """Publish the message of the body."""
+        """Publish the message of the body, or the end of an object."""
         fields = _body(request, _MESSAGE, "a message")
-        if not isinstance(fields.get("text"), str):
+        if type(deleted := fields.pop("deleted", False)) is not bool:
+            raise IllegalArgumentException("Expected 'deleted' as a boolean.", given=deleted, legal="true, and the 'object' that ends, or false")
+        if deleted and (fields.get("object") is None or fields.keys() - {"object", "id", "ts"}):
+            raise IllegalArgumentException("This is not the end of an object.", given=sorted(fields), legal="deleted and object; id, ts")
+        if not deleted and not isinstance(fields.get("text"), (str, dict)):
             raise IllegalArgumentException("This is not a message.", given=sorted(fields), legal="text, and lat and lon, or bbox; id, ts")
-        id = self._sent(request, lambda feed: feed.client.publish(**fields, wait=True))
+        id = self._sent(request, lambda feed: (feed.client.delete_object if deleted else feed.client.publish)(**fields, wait=True))
         return {"message": id, "message_id": id_text(id)}
 
     def _sent(self, request: Request, send: Callable[[TopologyFeed], Any]) -> Any:

@@ -86,6 +86,35 @@ def test_a_message_is_published(kafka, served):
     assert (status, answer) == (200, {"message": "0-0", "message_id": "0-0"}) and json.loads(kafka.broker.logs[topics.messages, 0][0].value)["text"] == "Coffee"
 
 
+def test_states_of_objects_texts_of_fields_and_updates_are_published(kafka, served):
+    run_plan(kafka, {"dskype.objects": True, "dskype.text.fields": ["title", "body"]})
+    topics = kafka.topology()
+    state = {"object": "bus-7", "text": {"title": "line 100"}, "lat": 1, "lon": 2}
+    assert post(served, "messages", state) == (200, {"message": "0-0", "message_id": "0-0"})
+    assert post(served, "messages", {**state, "deleted": False})[0] == 200
+    assert post(served, "messages", {"object": "bus-7", "deleted": True}) == (200, {"message": "0-2", "message_id": "0-2"})
+    assert post(served, "messages", {"object": 7, "deleted": True, "id": 5, "ts": 1_700_000_000_000}) == (200, {"message": 5, "message_id": "5"})
+    log = kafka.broker.logs[topics.messages, 0]
+    assert [record.key for record in log] == [b"bus-7", b"bus-7", b"bus-7", b"7"] and log[2].value is None
+    assert json.loads(log[0].value) == json.loads(log[1].value) == state
+    assert json.loads(log[3].value) == {"object": 7, "deleted": True, "id": 5, "ts": 1_700_000_000_000}
+    for body, why in (
+        ({**state, "deleted": 1}, "Expected 'deleted' as a boolean"),
+        ({**state, "deleted": True}, "not the end of an object"),
+        ({"deleted": True}, "not the end of an object"),
+        ({"object": [], "deleted": True}, "Expected 'object'"),
+        ({"object": "bus-7", "deleted": True, "ts": 1_700_000_000}, "a time in seconds"),
+        ({**state, "object": 1.5}, "Expected 'object'"),
+        ({**state, "text": {"titel": "line 100"}}, "one or more of title, body"),
+    ):
+        status, answer = post(served, "messages", body)
+        assert status == 400 and why in answer["errorMessage"], answer
+    assert post(served, "subscriptions", {"id": "park", **PARK, "update": True})[0] == 200
+    assert json.loads(kafka.broker.logs[topics.subscriptions, 0][0].value)["update"] is True
+    status, answer = post(served, "subscriptions", {**PARK, "type": "threshold", "min_score": 0.5})
+    assert status == 400, answer
+
+
 @pytest.mark.parametrize("path", ["subscriptions", "subscriptions/remove", "messages"])
 def test_changes_need_the_token(kafka, served, path):
     for token in (None, "", "wrong", TOKEN + "x"):
