@@ -36,6 +36,8 @@ _VERSION = 1
 _TELLING = (
     "space",
     "window.",
+    "half.life.s",
+    "objects",
     "text.",
     "stop.words",
     "vocabulary",
@@ -46,6 +48,9 @@ _TELLING = (
     "attributes",
     "boolean.prefixes",
     "boolean.wordless",
+    "meta.max.bytes",
+    "id.max.bytes",
+    "tenants",
 )
 """The settings, after ``dskype.``, by which records are refused or lists are other ones."""
 

@@ -52,6 +52,8 @@ def changed_fields(fields: Mapping[str, Any], changes: Mapping[str, Any]) -> dic
     for pair in _EXCLUSIVE:
         if any(changes.get(name) is not None for name in pair):
             kept = {name: value for name, value in kept.items() if name not in pair}
+    if "distance" in changes and changes["distance"] != "metres":
+        kept.pop("scale_m", None)  # it goes with metres alone
     return given_fields({**kept, **{name: listed(value) for name, value in changes.items()}}) | {"update": True}
 
 

@@ -18,6 +18,7 @@ from dskype.spouts.expression import to_text
 from dskype.spouts.expression_parser import ExpressionError
 from dskype.spouts.records import Message, RecordError, parse_subscription
 from dskype.spouts.subscriptions import BooleanSubscription, Subscription
+from dskype.spouts.text import BORDER
 from dskype.topology.errors import TopologyError
 from dskype.topology.ui.budget import check_wanted
 
@@ -150,7 +151,7 @@ def tried(client: PubSub, subscription: Subscription, records: Sequence[_Recent]
         if time.monotonic() > until_s:
             break
         check_wanted()
-        if (read := record.read(client)) is None:
+        if (read := record.read(client)) is None or read[0].deleted:  # the end of an object is nowhere, and says nothing
             continue
         looked, since_ms = looked + 1, record.time_ms
         if place is not None:
@@ -161,7 +162,12 @@ def tried(client: PubSub, subscription: Subscription, records: Sequence[_Recent]
             matched += 1
             if len(examples) < _EXAMPLES:
                 id = read[0].id
-                examples.append({"message_id": topics.default_id(*record.where) if id is None else id_text(json.loads(id)), "text": read[0].text[:_TEXT]})
+                examples.append(
+                    {
+                        "message_id": topics.default_id(*record.where) if id is None else id_text(json.loads(id)),
+                        "text": read[0].text.replace(BORDER, "  ")[:_TEXT],
+                    }
+                )
     expression = subscription.expression if isinstance(subscription, BooleanSubscription) else subscription.where
     text = None if expression is None else to_text(expression)
     found = {"matched": matched, "looked": looked, "since_ms": since_ms, "examples": examples, "text": text}

@@ -22,7 +22,9 @@ from dskype.deploy.web.tail import Tail
 from dskype.spouts.areas import centre_of
 from dskype.spouts.record_values import RecordError, object_id
 from dskype.spouts.records import message_of_deletion
-from dskype.topology.errors import TopologyError
+from dskype.spouts.regions import bounding_box, parse_region
+from dskype.spouts.text import BORDER
+from dskype.topology.errors import IllegalArgumentException, TopologyError
 from dskype.topology.ui.events import Event
 
 __all__ = ["Listener", "MessageFollower", "MessageTail", "message_of"]
@@ -72,14 +74,23 @@ def _message_of(record: Any, topics: MessageTopics | None) -> dict[str, Any] | N
         if value.get("deleted") is True:
             return {**found, "gone": True}
     try:
-        box = [float(x) for x in value["bbox"]] if "bbox" in value else None
+        box = _box_of(value)
         lat, lon = centre_of(*box) if box is not None else (float(value["lat"]), float(value["lon"]))
-    except (KeyError, TypeError, ValueError, OverflowError):
+    except (KeyError, TypeError, ValueError, OverflowError, IllegalArgumentException):
         return None
     if not (-90 <= lat <= 90 and -180 <= lon <= 180):  # so neither NaN nor infinite
         return None
-    found |= {"text": text[:_TEXT] if isinstance(text, str) else "", "lat": lat, "lon": lon}
+    if isinstance(text, dict):  # of fields
+        text = "  ".join(part for part in text.values() if isinstance(part, str))
+    found |= {"text": text.replace(BORDER, "  ")[:_TEXT] if isinstance(text, str) else "", "lat": lat, "lon": lon}
     return found if box is None else {**found, "bbox": box}
+
+
+def _box_of(value: Mapping[str, Any]) -> list[float] | None:
+    """Return the rectangle of an area, None of a point."""
+    if "region" in value:
+        return [*bounding_box(parse_region(value["region"]))]
+    return [float(x) for x in value["bbox"]] if "bbox" in value else None
 
 
 def _mapped(record: Any, topics: MessageTopics) -> dict[str, Any]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+
+from kafka.errors import KafkaError
 
 from dskype.deploy.client.pubsub import PubSub
 from dskype.deploy.machine.folders import OwnedFolder
@@ -14,13 +18,41 @@ from dskype.deploy.web.directory import Directory
 from dskype.deploy.web.paced_delivery import PacedDelivery
 from dskype.deploy.web.result_rates import ResultRates
 from dskype.deploy.web.webhook_settings import Webhook
-from dskype.topology.errors import IllegalArgumentException
+from dskype.spouts.settings import Settings
+from dskype.spouts.tenants import Quota
+from dskype.topology.errors import IllegalArgumentException, TopologyError
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 
-__all__ = ["Webhooks"]
+__all__ = ["PresentQuotas", "Webhooks"]
 
+_FRESH_S = 60.0
 _KEEP = {"cleanup.policy": "delete", "retention.ms": str(30 * 86_400_000)}
+
+
+class PresentQuotas:
+    """The quotas of a topology's tenants, which may change when it is resumed. They are read again when they are older than a minute, and kept while that does not work.
+
+    :param client: of the topology.
+    :param clock_s: a clock that never goes back.
+    """
+
+    def __init__(self, client: PubSub, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._client, self._clock_s, self._lock = client, clock_s, threading.Lock()
+        self._quotas: Mapping[str, Quota] | None = None
+        self._read_at_s = 0.0
+
+    def __call__(self) -> Mapping[str, Quota]:
+        """Return tenant -> its quotas."""
+        with self._lock:
+            if self._quotas is None:
+                self._quotas, self._read_at_s = self._client.settings.tenants, self._clock_s()
+            elif self._clock_s() - self._read_at_s >= _FRESH_S:
+                self._read_at_s = self._clock_s()
+                with contextlib.suppress(KafkaError, OSError, TopologyError):
+                    if (conf := self._client.running_conf()) is not None:
+                        self._quotas = Settings.from_conf(conf).tenants
+            return self._quotas
 
 
 class Webhooks:
@@ -39,7 +71,7 @@ class Webhooks:
         self._threads: list[threading.Thread] = []
         self._folders: list[OwnedFolder] = []
         self._directory = Directory(self._client, tenants=True, states=False)
-        self._rates = ResultRates(lambda: self._client.settings.tenants)
+        self._rates = ResultRates(PresentQuotas(self._client))
 
     def __enter__(self) -> Webhooks:
         self._client.require(self._client.topics.results)

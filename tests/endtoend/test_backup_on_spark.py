@@ -120,3 +120,8 @@ def test_settings_that_change_lists_are_told_and_others_are_not():
     assert differences(head, {"dskype.window.messages": 50, "dskype.results": "deltas", "dskype.space": [0, 0, 1, 1]}) == [
         "dskype.window.messages was 40, and is 50"
     ]
+    assert differences(head, head["settings"] | {"dskype.half.life.s": 60, "dskype.objects": True, "dskype.tenants": {"acme": {}}}) == [
+        "dskype.half.life.s was null, and is 60",
+        "dskype.objects was null, and is true",
+        'dskype.tenants was null, and is {"acme": {}}',
+    ]

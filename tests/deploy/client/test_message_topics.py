@@ -7,7 +7,7 @@ import pytest
 
 from dskype.deploy.cli.result_lines import topk_lines
 from dskype.deploy.client.message_topics import MessageTopics, message_topics
-from dskype.deploy.client.records import Result, TopK
+from dskype.deploy.client.records import Result, TopK, changed_fields
 from dskype.deploy.client.sequence import sequence_numbers
 from dskype.spouts.kafka import MessageSpout
 from dskype.spouts.record_values import RecordError
@@ -75,6 +75,15 @@ def test_results_and_lists_have_the_fields_of_their_messages():
     }
     state = TopK.from_json(json.dumps(topk).encode())
     assert state.fields == [{"a": 1}, None] and state.as_json() == topk and state.entries == [(1, 0.5), (2, 0.25)] and state.objects == ()
+
+
+def test_a_move_to_degrees_takes_the_scale_away():
+    fields = {"type": "topk", "text": "tea", "lat": 1, "lon": 2, "k": 3, "alpha": 0.5, "distance": "metres", "scale_m": 500}
+    plain = {name: value for name, value in fields.items() if name not in ("distance", "scale_m")}
+    assert changed_fields(fields, {"distance": "degrees"}) == {**plain, "distance": "degrees", "update": True}
+    assert changed_fields(fields, {"distance": None}) == {**plain, "update": True}
+    assert changed_fields(fields, {"distance": "metres"}) == changed_fields(fields, {}) == {**fields, "update": True}
+    assert changed_fields(plain, {"distance": "metres", "scale_m": 5}) == {**plain, "distance": "metres", "scale_m": 5, "update": True}
 
 
 def test_entries_of_lists_name_their_objects():

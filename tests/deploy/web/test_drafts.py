@@ -38,7 +38,7 @@ def write(kafka, topics, **message):
 
 
 def test_what_expressions_may_speak_of_is_told(kafka, served):
-    assert get(served, "language") == {"attributes": [], "fields": [], "prefixes": False, "wordless": False, "objects": False}
+    assert get(served, "language") == {"attributes": [], "fields": [], "prefixes": False, "wordless": False, "objects": False, "half_life_ms": None}
 
 
 def test_attributes_are_offered_with_their_types_and_comparisons(kafka, served):
@@ -132,6 +132,23 @@ def test_looking_at_messages_takes_a_bounded_time_and_begins_with_the_newest(kaf
     newest.add(kafka.broker.logs[topics.messages, 0])
     found = tried(client, checked(client, {"expression": "coffee"}), newest.records(), 4500)
     assert (found["looked"], found["matched"]) == (4, 2) and [e["message_id"] for e in found["examples"]] == ["m19", "m17"]
+
+
+def test_the_ends_of_objects_are_no_messages(kafka):
+    topics, client, newest = kafka.topology(), PubSub(kafka, conf={"dskype.objects": True, "dskype.boolean.wordless": True}), Newest()
+    for record in ({"object": "bus-7", "text": "line 100", "lat": 0, "lon": 0}, {"object": "bus-7", "deleted": True}, {"text": "tea", "lat": 1, "lon": 0}):
+        kafka.broker.write(topics.messages, "bus-7", json.dumps(record).encode())
+    kafka.broker.write(topics.messages, "bus-7", None)
+    newest.add(kafka.broker.logs[topics.messages, 0])
+    found = tried(client, checked(client, {"bbox": [-1, -1, 1, 0.5]}), newest.records(), 60_000)
+    assert (found["matched"], found["inside"], found["looked"]) == (1, 1, 2) and [example["text"] for example in found["examples"]] == ["line 100"]
+
+
+def test_texts_of_fields_are_shown_one_after_the_other(kafka):
+    topics, client, newest = kafka.topology(), PubSub(kafka, conf={"dskype.text.fields": ["title", "body"]}), Newest()
+    write(kafka, topics, text={"title": "Coffee", "body": "by the lake"})
+    newest.add(kafka.broker.logs[topics.messages, 0])
+    assert tried(client, checked(client, {"expression": "lake"}), newest.records(), 60_000)["examples"][0]["text"] == "Coffee  by the lake"
 
 
 def test_counts_are_those_of_the_oracle(kafka):

@@ -15,7 +15,7 @@ from kafka.errors import KafkaTimeoutError
 from dskype.deploy.client.follower import Follower
 from dskype.deploy.web import result_feed, tail
 from dskype.deploy.web.feeds import Feeds
-from dskype.deploy.web.message_feed import MessageTail
+from dskype.deploy.web.message_feed import MessageTail, message_of
 from dskype.deploy.web.places import Place, Places
 from dskype.spouts.topics import Topics
 from dskype.topology.errors import IllegalArgumentException, NotAliveException
@@ -555,3 +555,24 @@ def test_a_topology_that_is_not_there_is_named(feeds):
     feeds.source = SimpleNamespace(topologies=lambda: running)
     with pytest.raises(IllegalArgumentException, match="legal: a, b"):
         feeds.of(None)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ({"text": "tea", "lat": 1, "lon": 2}, {"text": "tea", "lat": 1.0, "lon": 2.0}),
+        ({"text": "tea", "bbox": [0, 0, 2, 4]}, {"text": "tea", "lat": 2.0, "lon": 1.0, "bbox": [0.0, 0.0, 2.0, 4.0]}),
+        ({"text": "tea", "region": [{"bbox": [0, 0, 2, 4]}]}, {"text": "tea", "lat": 2.0, "lon": 1.0, "bbox": [0.0, 0.0, 2.0, 4.0]}),
+        (
+            {"text": {"title": "Tea", "body": "and cake", "more": 5}, "region": {"type": "Polygon", "coordinates": [[[0, 0], [2, 0], [2, 4], [0, 0]]]}},
+            {"text": "Tea  and cake", "lat": 2.0, "lon": 1.0, "bbox": [0.0, 0.0, 2.0, 4.0]},
+        ),
+        ({"text": "tea", "region": {"type": "Polygon", "coordinates": [[[0, 0]]]}}, None),
+        ({"text": "tea", "region": 5}, None),
+        ({"text": "tea", "lat": 1}, None),
+    ],
+)
+def test_a_message_is_shown_where_it_is_whatever_form_its_place_has(value, shown):
+    record = SimpleNamespace(topic="m", partition=0, offset=3, key=None, value=json.dumps(value).encode())
+    found = message_of(record)
+    assert found == (None if shown is None else {"id": "0-3", "message_id": "0-3", **shown})

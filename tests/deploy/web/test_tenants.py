@@ -22,7 +22,7 @@ from dskype.deploy.web.pace import parse_pace
 from dskype.deploy.web.paced_delivery import PacedDelivery
 from dskype.deploy.web.result_rates import ResultRates
 from dskype.deploy.web.webhook_settings import Webhook, parse_webhooks
-from dskype.deploy.web.webhooks import Webhooks
+from dskype.deploy.web.webhooks import PresentQuotas, Webhooks
 from dskype.spouts.settings import Settings
 from dskype.spouts.tenants import Quota
 from dskype.topology.errors import IllegalArgumentException, TopologyError
@@ -341,3 +341,20 @@ def test_pages_show_a_tenant_its_own_and_the_operator_all(browser, shared, kafka
     browser.run("document.querySelector('input[name=tenant]').value = 'acme'")
     browser.click("//button[text()='Show']")
     browser.wait("document.querySelector('#total').innerText === '1 subscription of acme'")
+
+
+def test_webhooks_notice_within_a_minute_that_a_resume_has_changed_quotas(kafka):
+    kafka.topology()
+    clock, client, conf = [100.0], client_of(kafka), {"dskype.tenants": {"acme": {"max_results_per_s": 5}}}
+    client.running_conf = lambda: conf
+    quotas = PresentQuotas(client, lambda: clock[0])
+    assert quotas() == {}
+    clock[0] += 59
+    assert quotas() == {}
+    clock[0] += 1
+    assert quotas()["acme"].max_results_per_s == 5
+    clock[0] += 60
+    kept, client.running_conf = quotas(), lambda: kafka.broker.answer()
+    kafka.broker.away = True
+    clock[0] += 60
+    assert quotas() == kept and kept
