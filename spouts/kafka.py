@@ -30,6 +30,8 @@ from dskype.topology.errors import DeadLetter, InvalidTopologyException, explain
 __all__ = ["MessageSpout", "SubscriptionSpout"]
 
 _NO_TIME = -1
+_ALWAYS = (1 << 53) - 1
+"""Time of the end of an object that names none: no state is newer, whatever the clock says that it was sent by."""
 
 
 class MessageSpout(KafkaSpout):
@@ -218,7 +220,7 @@ class MessageSpout(KafkaSpout):
             messages.take(np.setdiff1d(np.arange(len(parsed)), rows)).emit_batch(self._collector)
         if len(rows):
             found = [parsed[i] for i in rows.tolist()]
-            times_ms = [at if message.ts is None else message.ts for message, at in zip(found, arrival_ms[rows].tolist())]
+            times_ms = [(_ALWAYS if message.deleted else at) if message.ts is None else message.ts for message, at in zip(found, arrival_ms[rows].tolist())]
             streams.Updates(
                 **dict(zip(messages.fields.names, messages.take(rows).values())),
                 object=pa.array([message.object for message in found], pa.string()),

@@ -56,7 +56,7 @@ class State(NamedTuple):
 
     :ivar object: its id.
     :ivar deleted: whether it ends.
-    :ivar own_ms: the message's own time.
+    :ivar own_ms: the message's own time; of an end that names none, behind all.
     """
 
     object: str
@@ -564,7 +564,11 @@ def _history(inputs: Inputs, settings: Settings, parsed: dict[Place, Any], numbe
         _attribute_columns([row[4] for row in rows], settings),
         {number: row[4].region for number, row in enumerate(rows) if row[4].region is not None},
         _carried([row[3:] for row in rows], inputs, settings),
-        {number: State(m.object, m.deleted, _time_of(record, m)) for number, (*_, record, m) in enumerate(rows) if m.object is not None},
+        {
+            number: State(m.object, m.deleted, -NEVER if m.deleted and m.ts is None else _time_of(record, m))
+            for number, (*_, record, m) in enumerate(rows)
+            if m.object is not None
+        },
     )
 
 

@@ -825,7 +825,7 @@ def world_of(simulation, timed=False, hint=""):
             "carried": {},
             "object": str(value["object"]) if settings.objects and "object" in value else None,
             "deleted": value.get("deleted", False),
-            "own_ms": value.get("ts", record.timestamp_ms),
+            "own_ms": value.get("ts", math.inf if value.get("deleted") else record.timestamp_ms),
         }
         if (sources := simulation.conf.get("dskype.results.fields")) and not message["deleted"]:
             most = simulation.conf["dskype.results.fields.max.bytes"]

@@ -8,7 +8,7 @@ import pytest
 from dskype.deploy.verification import Inputs, verify
 from dskype.deploy.verification.inputs import Record
 from dskype.spouts.settings import Settings
-from tests.endtoend.harness import TOPICS, Simulation
+from tests.endtoend.harness import TOPICS, Simulation, check
 
 pytestmark = pytest.mark.product(seconds=20)
 
@@ -61,6 +61,26 @@ def test_what_was_published_is_right(simulation):
     steps = [("add", "tram"), ("remove", "tram"), *[("add", "bus"), ("remove", "bus")] * 3, ("add", "tram"), ("remove", "tram")]
     assert near == steps
     assert report.compared["lists"] > 3 and report.compared["deltas"] == len(near)
+
+
+def test_an_end_without_a_time_ends_what_was_sent_by_a_clock_that_is_ahead():
+    played = Simulation({"dskype.objects": True, "dskype.boolean.wordless": True})
+    played.subscription("zone", {"type": "boolean", "bbox": [0, 0, 5, 5], "expression": "bus"})
+    played.subscription("near", {"type": "topk", "keywords": ["bus"], "k": 9, "alpha": 1, "lat": 0, "lon": 0})
+    played.message({"text": "before", "lat": 9, "lon": 9})
+    played.drain(2)
+    ends = [("a", None), ("b", {"deleted": True}), ("c", {"deleted": True, "ts": played.time_ms + 30_000})]
+    for name, _ in ends:
+        played.message({"object": name, "text": "bus", "lat": 1, "lon": 1, "ts": played.time_ms + 60_000})
+    for name, end in ends:
+        played.delete_object(name.encode()) if end is None else played.message({"object": name, **end})
+    played.message({"object": "a", "text": "bus", "lat": 1, "lon": 1})
+    played.drain(4)
+    ops = [(delta["op"], delta["object"]) for _, delta, _ in played.json(TOPICS.results) if delta["subscription"] == "zone"]
+    assert ops == [("enter", "a"), ("enter", "b"), ("enter", "c"), ("leave", "a"), ("leave", "b"), ("enter", "a")], "only what names an older time is outdated"
+    report = verified(played)
+    assert report.ok and report.compared["results of objects"] == 6, report.as_text()
+    check(played)
 
 
 def renamed(record, value, **fields):
