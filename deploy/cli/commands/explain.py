@@ -14,6 +14,7 @@ from dskype.deploy.cli.arguments import UsageError, check_options, client_option
 from dskype.deploy.machine.terminal import Progress, clean, clock_text, put
 
 if TYPE_CHECKING:
+    from dskype.spouts.records import Message
     from dskype.spouts.text import Tokenizer
 
 __all__ = ["add_arguments", "run"]
@@ -85,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
             _add_list(explained, client, registered, message)
         elif registered is not None and message.place is not None:
             _add_times(explained, subscription.ttl_s, message, registered, _position(client, message))
-        explained["notes"] = _notes(client, settings, registered, explained) + _analysis(analyzer, parsed.text)
+        explained["notes"] = _notes(client, settings, registered, explained) + _of_object(parsed) + _analysis(analyzer, parsed.text)
     id = message.id if message.id is not None else _id_of(message.value)
     if args.output == "json":
         put(json.dumps({"message": id, "subscription": name or None, "tokens": tokens, **explained}, ensure_ascii=False))
@@ -226,6 +227,16 @@ def _notes(client: Any, settings: Any, registered: Any, explained: dict[str, Any
     if explained["type"] == "topk" and registered is not None and "list" not in explained:
         notes.append("no list has been published for this subscription yet")
     return notes
+
+
+def _of_object(message: Message) -> list[str]:
+    """Return a note about a message that is a state of an object, or its end."""
+    if message.object is None:
+        return []
+    what = (
+        "the end of it, and has neither words nor a place" if message.deleted else "a state of it, and counts only until the next one, or until the object ends"
+    )
+    return [f"the message is of object {clean(message.object, 60)}: {what}"]
 
 
 _SHOWN = 8

@@ -92,3 +92,11 @@ def test_attributes_and_subscriptions_without_a_rectangle_or_words_are_explained
 def test_what_makes_no_sense_is_refused_with_a_reason(arguments, code, said, capsys):
     assert cli.main(["explain", *arguments]) == code
     assert said in capsys.readouterr().err
+
+
+def test_it_says_that_a_message_is_a_state_of_an_object_or_its_end(capsys):
+    state = MESSAGE.replace('"id": 17', '"id": 17, "object": "bus-7"')
+    for message, words in ((state, "a state of it, and counts only until the next one"), ('{"object": "bus-7", "deleted": true}', "the end of it")):
+        assert cli.main(["explain", message, TOPK, "-c", "dskype.objects=true"]) == 0
+        assert f"note: the message is of object bus-7: {words}" in capsys.readouterr().out
+    assert cli.main(["explain", state, TOPK]) == 0 and "bus-7" not in capsys.readouterr().out
