@@ -329,7 +329,9 @@ class Settings:
 
         :raises IllegalArgumentException: an unknown key, or a value that makes no sense.
         """
-        given = {k: v for k, v in conf.items() if isinstance(k, str) and k.startswith("dskype.")}
+        prefixes = {k.partition(".")[0] for k in conf if isinstance(k, str)}
+        ours = difflib.get_close_matches("dskype", prefixes, len(prefixes) or 1, 0.8)  # "dksype.objects" is a mistake, too
+        given = {k: v for k, v in conf.items() if isinstance(k, str) and k.partition(".")[0] in ours}
         if (found := _CHECKED.get(key := repr(given))) is None:  # every task reads them each time it starts
             if len(_CHECKED) == _MOST_CHECKED:
                 _CHECKED.clear()

@@ -34,6 +34,7 @@ def test_a_time_window_takes_the_place_of_a_count_window():
     ("conf", "text"),
     [
         ({"dskype.window.mesages": 5}, "dskype.window.mesages is not known.*did you mean dskype.window.messages"),
+        ({"dksype.objects": True}, "dksype.objects is not known.*did you mean dskype.objects"),
         ({"dskype.window.messages": 0}, "dskype.window.messages is not usable.*given: 0.*legal: an integer, 1 or more"),
         ({"dskype.window.messages": True}, "given: True"),
         ({"dskype.window.messages": 5, "dskype.window.span.ms": 5}, "either dskype.window.messages or dskype.window.span.ms"),
