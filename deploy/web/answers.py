@@ -112,7 +112,7 @@ class Answers:
             "topologies": self._topologies,
             "subscription": self._subscription,
             "subscriptions": self._subscriptions,
-            "language": lambda request: language_of(self._feed(request).client),
+            "language": self._language,
             "draft": self._draft,
             "search": self._search,
             "measures": self._measures,
@@ -270,6 +270,12 @@ class Answers:
             for rank, match in enumerate(found["matches"], 1)
         ]
         return {**found, "time_ms": now_ms(), "matches": matches}
+
+    def _language(self, request: Request) -> dict[str, Any]:
+        """Return :func:`language_of`, and ``tenants``: those that have quotas, for an operator who may register for any; null: nobody is told apart, or the reader is a tenant."""
+        feed = self._feed(request)
+        offered = feed.directory.tenants and tenant_of(request) is None
+        return {**language_of(feed.client), "tenants": sorted(feed.client.settings.tenants) if offered else None}
 
     def _register(self, request: Request) -> dict[str, Any]:
         """Register the subscription of the body; its ``id`` is optional."""

@@ -18,7 +18,7 @@ const number = (name) => Number(field(name).value);
 const kind = () => field("kind").value;
 
 /** The fields of a registered subscription that the form has, and those that say how it is. */
-const KNOWN = new Set("id type text keywords lat lon k min_score alpha distance scale_m where bbox region expression ttl_s initial inside meta status since registration registered_ms limit limited_ms error".split(" "));
+const KNOWN = new Set("id type text keywords lat lon k min_score alpha distance scale_m where bbox region expression ttl_s initial inside meta tenant status since registration registered_ms limit limited_ms error".split(" "));
 
 /** Tell whether a text is a value in JSON, or nothing. */
 function isJson(text) {
@@ -84,7 +84,8 @@ export class SubscriptionForm {
   /** Return the subscription that the form describes. */
   described() {
     const ttl = field("ttl_s").value === "" ? {} : { ttl_s: number("ttl_s") };
-    const more = { ...ttl, ...this.#meta(), ...this.#kept() };
+    const tenant = field("tenant").value === "" ? {} : { tenant: field("tenant").value };
+    const more = { ...ttl, ...tenant, ...this.#meta(), ...this.#kept() };
     if (kind() !== "boolean") {
       const wanted = kind() === "topk" ? { k: number("k") } : { min_score: number("min_score") };
       const where = field("where").value.trim() === "" ? {} : { where: field("where").value };
@@ -128,12 +129,13 @@ export class SubscriptionForm {
     form.querySelector(`[name="kind"][value="${given}"]`).checked = true;
     set("id", id);
     set("ttl_s", fields.ttl_s);
+    set("tenant", fields.tenant);
     set("meta", fields.meta === undefined ? "" : JSON.stringify(fields.meta));
     field("meta").setCustomValidity("");
     this.initial = Number.isInteger(fields.initial) ? fields.initial : true; // a number is kept while the box is checked
     field("initial").checked = Boolean(fields.initial);
     field("inside").checked = fields.inside === true;
-    document.getElementById("more").open = ["meta", "initial", "inside"].some((name) => fields[name] !== undefined);
+    document.getElementById("more").open = ["meta", "initial", "inside", "tenant"].some((name) => fields[name] !== undefined);
     if (given !== "boolean") {
       set("text", fields.text ?? fields.keywords?.join(" "));
       for (const name of ["lat", "lon", given === "topk" ? "k" : "min_score", "alpha", "where"]) set(name, fields[name]);
@@ -169,7 +171,9 @@ export class SubscriptionForm {
   #showKind() {
     this.shown = kind();
     choose("kind", kind());
-    if (!this.objects) document.querySelector("#more .moving").hidden = true;
+    // With objects there are neither scores to reach nor what matches already.
+    field(this.objects ? "initial" : "inside").labels[0].hidden = true;
+    form.querySelector('[name="kind"][value="threshold"]').labels[0].hidden = this.objects;
     this.#showScale();
   }
 
@@ -225,6 +229,8 @@ export class SubscriptionForm {
     const language = await getFrom(path("language"));
     ({ attributes: this.attributes, objects: this.objects } = language);
     rankBy(language);
+    field("tenant").labels[0].hidden = !language.tenants;
+    document.getElementById("tenants").replaceChildren(...(language.tenants ?? []).map((value) => el("option", { value })));
     this.#showKind();
     document.getElementById("comparison").hidden = !this.attributes.length;
     field("attribute").replaceChildren(...this.attributes.map(({ name, type }) => el("option", { value: name }, `${name} (${type})`)));

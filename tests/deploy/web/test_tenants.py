@@ -88,6 +88,7 @@ def test_with_tenants_all_data_needs_a_token_and_what_is_not_of_subscriptions_th
     assert [status(server, f"api/dskype/{path}", auth("acme")) for path in for_tenants] == [200] * len(for_tenants)
     assert [status(server, path, auth("acme")) for path in for_operators] == [403] * len(for_operators)
     assert 403 not in [status(server, path, auth("operator")) for path in for_operators]
+    assert [get(server, "language", **auth(who))["tenants"] for who in ("operator", "acme")] == [[], None]
     for path in ("messages", "partitions/split", "partitions/merge"):
         code, said = post(server, path, {"text": "lake", "lat": 0, "lon": 0}, TENANTS["acme"])
         assert code == 403 and "operator alone" in said["errorMessage"] and "tenant acme" in said["errorMessage"]

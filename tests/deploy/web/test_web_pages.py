@@ -518,31 +518,58 @@ def test_a_score_and_what_is_wanted_seldom_are_fields_of_the_form(browser, kafka
     assert [json.loads(record.value) for record in kafka.broker.logs[topics.subscriptions, 0]] == [fields, fields] and browser.problems() == []
 
 
-def test_what_matches_already_is_asked_for_with_a_box_of_boolean_subscriptions(browser, kafka, served):
+def test_an_operator_says_whose_a_subscription_is(browser, kafka, served):
     topics = kafka.topology()
-    run_plan(kafka, {"dskype.boolean.wordless": True, "dskype.objects": True})
+    run_plan(kafka, {"dskype.boolean.wordless": True, "dskype.tenants": {"acme": {"max_subscriptions": 9}, "default": {}}})
+    browser.open(f"{served.url}#token={TOKEN}")
+    browser.open(f"{served.url}")
+    browser.click("//details[@id='more']/summary")
+    browser.wait("document.querySelector('[name=tenant]').checkVisibility()")
+    assert browser.run("return [...document.querySelectorAll('#tenants option')].map(({ value }) => value)") == ["acme", "default"]
+    browser.click("//input[@name='kind'][@value='boolean']")
+    for name, text in (("expression", "park"), ("id", "b"), ("tenant", "acme")):
+        type_into(browser, name, text)
+    fields = {"type": "boolean", "expression": "park", "tenant": "acme"}
+    for times in (1, 2):
+        browser.click("//button[@name='register']")
+        browser.wait("document.querySelector('#answer').innerText === 'Registered.'")
+        assert [json.loads(record.value) for record in kafka.broker.logs[topics.subscriptions, 0]] == [fields] * times
+        browser.open(f"{served.url}#sub=b")
+        browser.wait("document.querySelector('#actions button')?.innerText === 'Edit'")
+        browser.click("//div[@id='actions']/button[text()='Edit']")
+    assert browser.problems() == []
+
+
+@pytest.mark.parametrize(("objects", "asked", "offered"), [(False, "initial", "inside"), (True, "inside", "initial")])
+def test_a_box_asks_for_what_matches_already_or_for_what_stays_in(browser, kafka, served, objects, asked, offered):
+    topics = kafka.topology()
+    run_plan(kafka, {"dskype.boolean.wordless": True, "dskype.objects": objects})
     browser.open(f"{served.url}#token={TOKEN}")
     browser.open(f"{served.url}")
     browser.click("//details[@id='more']/summary")
     browser.click("//input[@name='kind'][@value='boolean']")
+    browser.wait(f"document.querySelector('[name={asked}]').checkVisibility() && !document.querySelector('[name={offered}]').checkVisibility()")
+    assert browser.run("return document.querySelector('[value=threshold]').checkVisibility()") is not objects
     type_into(browser, "expression", "park")
     type_into(browser, "id", "b")
-    browser.click("//input[@name='initial']")
-    browser.click("//input[@name='inside']")
+    browser.click(f"//input[@name='{asked}']")
     browser.click("//button[@name='register']")
     browser.wait("document.querySelector('#answer').innerText === 'Registered.'")
-    fields = {"type": "boolean", "expression": "park", "initial": True, "inside": True}
-    assert json.loads(kafka.broker.logs[topics.subscriptions, 0][-1].value) == fields
-    write_result(kafka, topics, "b", 1, op="match", initial=True)
-    browser.wait("document.querySelectorAll('#changes tbody tr').length === 1")
-    assert browser.rows("#changes")[0]["What"] == "match, was there"
-    kafka.broker.write(topics.subscriptions, "c", json.dumps({**fields, "initial": 7}).encode())
+    fields = {"type": "boolean", "expression": "park"}
+    assert json.loads(kafka.broker.logs[topics.subscriptions, 0][-1].value) == {**fields, asked: True}
+    more = {"inside": True} if objects else {"initial": 7}
+    kafka.broker.write(topics.subscriptions, "c", json.dumps({**fields, **more}).encode())
+    if not objects:
+        write_result(kafka, topics, "b", 1, op="match", initial=True)
+        browser.wait("document.querySelectorAll('#changes tbody tr').length === 1")
+        assert browser.rows("#changes")[0]["What"] == "match, was there"
     browser.open(f"{served.url}index.html")
     browser.open(f"{served.url}#sub=c")
     browser.wait("document.querySelector('#actions button')?.innerText === 'Edit'")
     browser.click("//div[@id='actions']/button[text()='Edit']")
-    browser.click("//input[@name='inside']")
+    if objects:
+        browser.click("//input[@name='inside']")
     browser.click("//button[@name='register']")
     browser.wait("document.querySelector('#answer').innerText === 'Registered.'")
-    assert json.loads(kafka.broker.logs[topics.subscriptions, 0][-1].value) == {"type": "boolean", "expression": "park", "initial": 7}
+    assert json.loads(kafka.broker.logs[topics.subscriptions, 0][-1].value) == (fields if objects else {**fields, "initial": 7})
     assert browser.problems() == []
