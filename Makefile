@@ -25,7 +25,7 @@ export PYTHONPYCACHEPREFIX
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run topology docs docs-serve check test lint types prepared lab-test bench-guard relock chaos attack doctor clean compose-up compose-demo compose-down compose-logs
+.PHONY: help setup run topology docs docs-serve check test lint types prepared lab-test bench-guard relock chaos attack sbom doctor clean compose-up compose-demo compose-down compose-logs
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -100,6 +100,9 @@ chaos: setup ## Break processes, broker, clock and disk while topologies run, an
 
 attack: setup ## Attack running servers as a stranger would, and print what it costs them (ATTACK_SCALE=1: as short as in the tests)
 	@DSKYPE_ATTACK_SCALE=$(ATTACK_SCALE) $(BIN)/python -m pytest -q tests/security/attack $(PYTEST_ARGS)
+
+sbom: $(INSTALLED) ## Write build/sbom.cdx.json, which names everything of others that is locked or vendored (CycloneDX)
+	@mkdir -p build && $(BIN)/python -P -m dskype.deploy.lab.sbom build/sbom.cdx.json && echo 'written: build/sbom.cdx.json'
 
 doctor: $(INSTALLED) ## Check Java, Python, jars, folders, ports and the broker
 	@$(BIN)/dskype doctor
