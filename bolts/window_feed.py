@@ -60,19 +60,13 @@ class WindowFeed:
         self._held = 0
 
     def messages(self, arrived: Arrived) -> None:
-        """Send messages of no object."""
-        if self._holds(arrived.messages.n):
-            self._messages.append(arrived)
-            self._limit()
-        else:
+        """Send messages of no object, or hold them back."""
+        if not self._held_back(arrived, self._messages):
             self._send_messages(arrived)
 
     def updates(self, pairs: StatePairs) -> None:
-        """Send the states that begin, and where others end."""
-        if self._holds(pairs.messages.n):
-            self._pairs.append(pairs)
-            self._limit()
-        else:
+        """Send the states that begin, and where others end, or hold them back."""
+        if not self._held_back(pairs, self._pairs):
             self._send_updates(pairs)
 
     def ask(self, *, lasting: bool = False) -> None:
@@ -96,18 +90,18 @@ class WindowFeed:
             self._send_updates(StatePairs.concat(pairs))
         self._collector.pass_watermarks(self._tasks)
 
-    def _holds(self, n: int) -> bool:
-        """Tell whether ``n`` rows are to be held back, and count them."""
+    def _held_back(self, some: Any, held: list[Any]) -> bool:
+        """Hold some back unless somebody asks, and return whether it was done; much of it leaves at once."""
+        n = some.messages.n
         if self._lasting or self._ticks or not n:
             return False
         if not self._held:
             self._collector.hold_watermarks(self._tasks)
+        held.append(some)
         self._held += n
-        return True
-
-    def _limit(self) -> None:
         if self._held >= _MOST:
             self.release()
+        return True
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
