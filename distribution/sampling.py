@@ -76,9 +76,7 @@ def read_records(
         key: Any = number
         if isinstance(record, dict):
             key, record = record.get("key", record.get("id", number)), record.get("value", {name: field for name, field in record.items() if name != "id"})
-        return parse_subscription(
-            str(key).encode(), json.dumps(record).encode(), tokenizer=tokenizer, space=settings.space, limits=settings.limits, language=settings.language
-        )
+        return parse_subscription(str(key).encode(), json.dumps(record).encode(), tokenizer=tokenizer, **settings.reading)
 
     try:
         file = RecordFile(messages, settings.input)
@@ -109,7 +107,7 @@ def _records(path: str | Path, source: Iterable[tuple[int, Any]], parse: Callabl
     if not found:
         raise IllegalArgumentException("The file of a sample has no records that can be used.", given=str(path), legal="JSON lines", hint=refused)
     if malformed:
-        warn(f"warning: {malformed:,} of {malformed + len(found):,} records of {path} are left out of the sample; the first one: {refused}")
+        warn(f"{malformed:,} of {malformed + len(found):,} records of {path} are left out of the sample; the first one: {refused}")
     return found if len(found) <= most else [found[i] for i in np.linspace(0, len(found) - 1, most).astype(np.int64).tolist()]
 
 

@@ -367,14 +367,14 @@ class SubscriptionSpout(KafkaSpout):
         if records and records[0].topic == self._searches:
             return self._emit_searches(records)
         settings, rows, refused = self._settings, [], []
-        read_by = {"space": settings.space, "limits": settings.limits, "language": settings.language, "objects": settings.objects}
+        reading = settings.reading
         for record in records:
             registration = f"{record.partition}-{record.offset}"
             try:
                 if record.value is None:
                     rows.append(streams.Subscriptions(subscription=parse_key(record.key, settings.limits), registration=registration, record=None))
                     continue
-                parsed = parse_subscription(record.key, record.value, tokenizer=self._tokenizer, **read_by)
+                parsed = parse_subscription(record.key, record.value, tokenizer=self._tokenizer, **reading)
                 if (warning := self._ceiling.check(parsed)) is not None:
                     self._collector.report_error(warning)
             except RecordError as error:

@@ -57,4 +57,4 @@ def parse_search(key: bytes | None, value: bytes | None, settings: Settings, tok
         text = encode_json(record).encode()
     except ValueError:  # half a surrogate pair, or a number that is read as infinity
         raise refusal("invalid-json", "Expected a search of whole characters and finite numbers", repr((value or b"")[:40])) from None
-    return Search(parse_subscription(key, text, tokenizer=tokenizer, space=settings.space, limits=settings.limits, language=language), k, timeout_ms)
+    return Search(parse_subscription(key, text, tokenizer=tokenizer, **settings.reading | {"language": language}), k, timeout_ms)

@@ -182,6 +182,12 @@ def _inputs(conf: Mapping[str, Any]) -> tuple[InputMapping | None, dict[str, Inp
     return (None if options == INPUT_DEFAULTS else mapping), found
 
 
+def _is_misspelt(key: str) -> bool:
+    """Tell whether a key would be one of ours if its prefix were written right, such as ``dksype.objects``. Other keys belong to somebody else."""
+    prefix, _, name = key.partition(".")
+    return f"dskype.{name}" in DEFAULTS and bool(difflib.get_close_matches(prefix, ["dskype"], 1, 0.8))
+
+
 @dataclass(frozen=True)
 class BalanceSettings:
     """Settings of load balancing, ``dskype.balance.*``; see ``docs/concepts/tornado.md`` for an A-Grid, and ``docs/concepts/ps2stream.md`` for hybrid partitioning.
@@ -329,9 +335,7 @@ class Settings:
 
         :raises IllegalArgumentException: an unknown key, or a value that makes no sense.
         """
-        prefixes = {k.partition(".")[0] for k in conf if isinstance(k, str)}
-        ours = difflib.get_close_matches("dskype", prefixes, len(prefixes) or 1, 0.8)  # "dksype.objects" is a mistake, too
-        given = {k: v for k, v in conf.items() if isinstance(k, str) and k.partition(".")[0] in ours}
+        given = {k: v for k, v in conf.items() if isinstance(k, str) and (k.startswith("dskype.") or _is_misspelt(k))}
         if (found := _CHECKED.get(key := repr(given))) is None:  # every task reads them each time it starts
             if len(_CHECKED) == _MOST_CHECKED:
                 _CHECKED.clear()
@@ -397,6 +401,11 @@ class Settings:
     def mapping_of(self, topic: str, own: str) -> InputMapping | None:
         """Return how the records of a topic become messages; None: they have DSkype's own form, as in the topology's ``own`` topic of messages."""
         return None if topic == own else self.inputs.get(topic, self.input)
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How subscriptions are read: arguments of :func:`dskype.spouts.records.parse_subscription`, all but the tokenizer."""
+        return {"space": self.space, "limits": self.limits, "language": self.language, "objects": self.objects}
 
     @property
     def language(self) -> Language:

@@ -173,8 +173,7 @@ class PubSub(TopicReader):
         settings = self.settings
         if self._ceiling is None:
             self._ceiling = CostCeiling(settings)
-        read_by = {"space": settings.space, "limits": settings.limits, "language": settings.language, "objects": settings.objects}
-        parsed = parse_subscription(key, value, tokenizer=self.analyzer, **read_by)
+        parsed = parse_subscription(key, value, tokenizer=self.analyzer, **settings.reading)
         self._ceiling.check(parsed)
         return parsed
 

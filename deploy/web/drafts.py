@@ -122,9 +122,7 @@ def placed_only(client: PubSub, fields: Mapping[str, Any]) -> BooleanSubscriptio
             b"draft",
             json.dumps({name: value for name, value in fields.items() if name != "id"}).encode(),
             tokenizer=client.analyzer,
-            space=settings.space,
-            limits=settings.limits,
-            language=settings.language._replace(wordless=True),
+            **settings.reading | {"language": settings.language._replace(wordless=True)},
         )
     except RecordError:
         return None

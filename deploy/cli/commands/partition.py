@@ -186,13 +186,17 @@ def _output_options(parser: argparse.ArgumentParser) -> None:
 # --- the actions ------------------------------------------------------------------------------------------------------
 
 
+def _warn(text: str) -> None:
+    say(f"warning: {text}")
+
+
 def _sample(args: argparse.Namespace, settings: Any) -> Any:
     if (args.messages is None) != (args.subscriptions is None):
         raise UsageError("expected --messages and --subscriptions, or neither")
     if args.messages is None:
         return None
     path = args.vocabulary or settings.vocabulary
-    return read_sample(args.messages, args.subscriptions, Vocabulary.load(path, settings.analyzer()) if path else Vocabulary.empty(), settings, say)
+    return read_sample(args.messages, args.subscriptions, Vocabulary.load(path, settings.analyzer()) if path else Vocabulary.empty(), settings, _warn)
 
 
 def _check_free(path: str | None, force: bool) -> None:
@@ -246,7 +250,7 @@ def _advise(args: argparse.Namespace) -> int:
             "expected --vocabulary with -o: a plan names words by their numbers in the topology's vocabulary; 'dskype vocabulary build FILE -o OUT' makes one"
         )
     costs = Costs(LoadModel.checked("hybrid", args.costs))
-    messages, subscriptions = read_records(args.messages, args.subscriptions, settings, _ADVISED, say)
+    messages, subscriptions = read_records(args.messages, args.subscriptions, settings, _ADVISED, _warn)
     vocabulary = Vocabulary.load(path, settings.analyzer()) if path else Vocabulary.build([one.text for one in messages], settings.analyzer())
     sample = make_sample(messages, subscriptions, vocabulary, settings)
     window = settings.extent if settings.window_kind == "count" else sample.messages.n

@@ -38,7 +38,8 @@ def write(kafka, topics, **message):
 
 
 def test_what_expressions_may_speak_of_is_told(kafka, served):
-    assert get(served, "language") == {"attributes": [], "fields": [], "prefixes": False, "wordless": False, "objects": False, "half_life_ms": None}
+    nothing = {"attributes": [], "fields": [], "prefixes": False, "wordless": False, "objects": False, "half_life_ms": None, "tenants": None}
+    assert get(served, "language") == nothing
 
 
 def test_attributes_are_offered_with_their_types_and_comparisons(kafka, served):
