@@ -87,16 +87,34 @@ class SubscriptionOwner(ABC):
         applied = [part for part in (arrived, None if pairs is None else pairs.states) if part is not None and part.messages.n]
         if not len(self._boolean) or not applied:
             return
-        if arrived.messages.n:
-            rows, slots, scores = self._boolean.match(arrived)
-            if len(rows):
-                self._publish_matches(arrived, rows, slots, scores)
-        if pairs is not None and pairs.messages.n:
-            rows, slots, ops = self._boolean.compare(pairs)
-            if len(rows):
-                self._publish_moves(pairs.states, rows, slots, ops)
+        matches = self._boolean.match(arrived) if arrived.messages.n else None
+        moves = None if pairs is None or not pairs.messages.n else self._boolean.compare(pairs)
+        if pairs is None or moves is None or not len(moves[0]):
+            if matches is not None and len(matches[0]):
+                self._publish_matches(arrived, *matches)
+        elif matches is None or not len(matches[0]):
+            self._publish_moves(pairs.states, *moves)
+        else:
+            self._publish_in_turn(arrived, matches, pairs.states, moves)
         for slot in self._boolean.pop_expired(*applied):
             self._end_expired(slot)
+
+    def _publish_in_turn(
+        self, arrived: Arrived, matches: tuple[np.ndarray, np.ndarray, np.ndarray | None], states: Arrived, moves: tuple[np.ndarray, np.ndarray, np.ndarray]
+    ) -> None:
+        """Publish matches of messages without an object, and updates, by their positions: the watermarks of a subscription's results must not go back."""
+        (rows, slots, scores), (updated, moved, ops) = matches, moves
+        order = np.argsort(np.concatenate((arrived.messages.position[rows], states.messages.position[updated])), kind="stable")
+        are_moves = order >= len(rows)
+        ends = [*(np.flatnonzero(are_moves[1:] != are_moves[:-1]) + 1).tolist(), len(order)]
+        for start, end in zip([0, *ends], ends):
+            after = int(are_moves[:start].sum())
+            if are_moves[start]:
+                part = slice(after, after + end - start)
+                self._publish_moves(states, updated[part], moved[part], ops[part])
+            else:
+                part = slice(start - after, end - after)
+                self._publish_matches(arrived, rows[part], slots[part], None if scores is None else scores[part])
 
     def end_expired_topk(self, arrived: Arrived, pairs: StatePairs | None = None) -> None:
         """End the top-k subscriptions that have expired when these messages and updates, which have been applied, had arrived."""

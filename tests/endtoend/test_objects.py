@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from .harness import random_run
+from .harness import TOPICS, Simulation, check, random_run
 
 pytestmark = pytest.mark.product(schedules=True, spread=True, seconds=60)
 
@@ -39,3 +39,19 @@ def test_what_is_published_of_objects_is_what_the_oracle_says(chunk):
     if len(seeds) > 10:  # as without DSKYPE_SEEDS
         assert all(compared[what] > 20 for what in ("match", "enter", "leave")) and compared["inside"] > 5 and compared["plans"], compared
         assert {"lost_before", "lost_after", "torn_write", "repeated", "restarted", "all_restarted", "elsewhere", "snapshot"} <= set(faults)
+
+
+@pytest.mark.parametrize("distributor", ["hashing", "agrid"])
+def test_results_of_messages_with_and_without_objects_are_in_one_order(distributor):
+    """Those that a task applies at once, too: the watermarks of a subscription's results do not go back."""
+    conf = {"dskype.objects": True, "dskype.buffer": "kmax", "dskype.window.index": "chunks", "dskype.distributor": distributor}
+    simulation = Simulation(conf, {"subscription-bolt": 1})
+    simulation.subscription("s", {"type": "boolean", "keywords": ["lake"], "bbox": [-5, -5, 5, 5]})
+    simulation.drain(2)
+    for number, object_id in enumerate(["car", None, None, "car", "bus", None]):
+        message = {"id": f"m{number}", "text": "lake", "lat": 9 if number == 3 else 1, "lon": 1}
+        simulation.message(message if object_id is None else {**message, "object": object_id})
+    simulation.drain(2)
+    found = [(record["op"], record["message"]) for _, record, _ in simulation.json(TOPICS.results)]
+    assert found == [("enter", "m0"), ("match", "m1"), ("match", "m2"), ("leave", "m3"), ("enter", "m4"), ("match", "m5")]
+    check(simulation)
