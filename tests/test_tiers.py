@@ -38,6 +38,8 @@ from dskype.bolts.topk.engine import INDEXES
 
 def test_plain(): pass
 def test_with_a_broker(broker): pass
+@pytest.mark.parametrize("broker", ["a name"])
+def test_named(broker): pass
 @pytest.mark.product
 def test_with_a_browser(): pass
 @pytest.mark.parametrize("name", ["cones", "taat"])
@@ -85,7 +87,7 @@ def chosen(output: str) -> list[str]:
 def test_marks_fixtures_and_baselines_decide_about_the_tier(suite):
     found = {tier: chosen(suite({"test_mixed.py": MIXED}, "--collect-only", "-q", "-m", tier)) for tier in tiers.TIERS}
     assert found == {
-        "fast": ["test_class[own]", "test_index[cones]", "test_pair[ours]", "test_plain"],
+        "fast": ["test_class[own]", "test_index[cones]", "test_named[a name]", "test_pair[ours]", "test_plain"],
         "product": ["test_with_a_broker", "test_with_a_browser"],
         "lab": ["test_class[other]", "test_figures[cones]", "test_figures[taat]", "test_index[taat]", "test_pair[theirs]"],
     }

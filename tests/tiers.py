@@ -74,18 +74,27 @@ def _compares(value: object, baselines: frozenset[str]) -> bool:
     return any(_compares(part, baselines) for part in value) if isinstance(value, tuple) else isinstance(value, str) and value in baselines
 
 
+def _parameters(item: pytest.Item) -> dict[str, object]:
+    return item.callspec.params if hasattr(item, "callspec") else {}
+
+
+def _fixtures(item: pytest.Item) -> set[str]:
+    """Return the names of what a test takes from fixtures. pytest counts its parameters among them, and one may be called ``window``."""
+    return set(getattr(item, "fixturenames", ())) - _parameters(item).keys()
+
+
 def tier_of(item: pytest.Item) -> str:
     """Return the tier of a test."""
-    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    parameters = _parameters(item).values()
     if item.get_closest_marker("lab") or item.nodeid.startswith(_LAB) or any(_compares(value, _baselines(item.module)) for value in parameters):
         return "lab"
-    return "product" if item.get_closest_marker("product") or not _STARTERS.isdisjoint(getattr(item, "fixturenames", ())) else "fast"
+    return "product" if item.get_closest_marker("product") or _STARTERS & _fixtures(item) else "fast"
 
 
 def is_on_the_machine(item: pytest.Item) -> bool:
     """Tell whether a test starts or uses Spark, a broker, a browser or containers."""
     mark = item.get_closest_marker("product")
-    return not _STARTERS.isdisjoint(getattr(item, "fixturenames", ())) or (mark is not None and not mark.kwargs.get("schedules"))
+    return bool(_STARTERS & _fixtures(item)) or (mark is not None and not mark.kwargs.get("schedules"))
 
 
 # --- processes --------------------------------------------------------------------------------------------------------
@@ -94,7 +103,7 @@ def is_on_the_machine(item: pytest.Item) -> bool:
 def group_of(item: pytest.Item) -> str:
     """Return what tests have in common that stay in one process: the shared cluster, the browser, kernels, or a file; a file's tests may also be spread."""
     file = item.nodeid.partition("::")[0].removeprefix("tests/")
-    fixtures = getattr(item, "fixturenames", ())
+    fixtures = _fixtures(item)
     if "cluster" in fixtures:
         return _SHARED
     if "window" in fixtures:
