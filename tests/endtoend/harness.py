@@ -684,7 +684,7 @@ def random_run(seed, most=5, objects=False, topk=0.05):
             conf["dskype.buffer"] = "kmax"
     if most <= 5:  # real-time queries have many more batches, which takes minutes with 32 tasks
         conf["topology.emulator.transport"] = in_turn(seed, TRANSPORTS)
-    simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy())
+    simulation = Simulation(conf, tasks, seed=seed, faults=Faults.drawn(seed))
     planner = Planner(simulation, rng) if name != "hashing" and rng.random() < 0.7 else None
     whole = whole if analyzed or "dskype.attributes" in conf else None
     more_of = {} if moving is None else {"objects": moving, "topk": topk, "messages": 60}

@@ -138,12 +138,12 @@ def balanced(seed, faults, distributor="agrid"):
 def test_a_hotspot_that_moves_is_followed_exactly():
     only = os.environ.get("DSKYPE_SEED")
     seeds = range(SEEDS) if only is None else [int(only)]
-    seen = sum((balanced(seed, Faults.heavy()) for seed in seeds), Counter())
+    seen = sum((balanced(seed, Faults.drawn(seed)) for seed in seeds), Counter())
     few = len(seeds) < 15
     for seed in range(SEEDS, 2 * SEEDS):  # shifts at corners are rare: more worlds are played until there are some
         if few or seen["corner shifts"] > 2:
             break
-        seen += balanced(seed, Faults.heavy())
+        seen += balanced(seed, Faults.drawn(seed))
     assert few or all(seen[what] > len(seeds) for what in ("balance_decisions", "balance_cells", "transferred", "plan_changes", "match", "final")), seen
     assert few or (seen["corner shifts"] > 2 and seen["mergers"] > 2), seen
 
@@ -152,7 +152,7 @@ def test_hybrid_partitioning_is_adjusted_exactly():
     """Locally and by plans from scratch that take over, under crashes of all tasks."""
     only = os.environ.get("DSKYPE_SEED")
     seeds = range(1_000, 1_000 + SEEDS // 2) if only is None else [int(only)]
-    seen = sum((balanced(seed, Faults.heavy(), "hybrid") for seed in seeds), Counter())
+    seen = sum((balanced(seed, Faults.drawn(seed), "hybrid") for seed in seeds), Counter())
     few = len(seeds) < 8
     wanted = ("balance_decisions", "transferred", "match", "final")
     assert few or (all(seen[what] > len(seeds) for what in wanted) and seen["balance_takeovers"] and seen["balance_moved"]), seen

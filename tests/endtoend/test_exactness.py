@@ -75,7 +75,7 @@ def test_subscriptions_that_expire_end_once_everywhere(seed):
     """Time passes in long steps, because a task ends an expired subscription only a minute after its time."""
     rng, name, n, number = random.Random(seed), ("agrid", "keyword")[seed % 2], 3, 0
     conf = {"dskype.distributor": name, "dskype.distributor.options": options_of(name, n)}
-    simulation = Simulation(conf, {"subscription-bolt": n, "distribution-bolt": 2, "result-bolt": 2}, seed=seed, faults=Faults.heavy())
+    simulation = Simulation(conf, {"subscription-bolt": n, "distribution-bolt": 2, "result-bolt": 2}, seed=seed, faults=Faults.drawn(seed))
     for step in range(24):
         for _ in range(rng.randint(1, 4)):
             simulation.message(random_message(rng, number))

@@ -43,7 +43,7 @@ def test_every_list_is_the_oracles(seed, name):
         "dskype.vocabulary": vocabulary(),
     }
     tasks = {"subscription-bolt": n, "distribution-bolt": 2, "message-bolt": 2, "result-bolt": 2}
-    simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy())
+    simulation = Simulation(conf, tasks, seed=seed, faults=Faults.drawn(seed))
     planner = None if name == "hashing" else Planner(simulation, rng, often=0.2, takeovers=0.3)
     searcher = Searcher(simulation, searches := random.Random(f"s {seed}"), drawing(searches, conf, None, topk=1.0))
     more = {"trouble": random.Random(seed), "living": random.Random(f"l {seed}"), "searcher": searcher, "planner": planner}

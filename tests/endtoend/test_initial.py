@@ -132,7 +132,7 @@ def test_worlds_with_crashes(chunk):
         conf = {"dskype.distributor": name, "dskype.distributor.options": options_of(name, n), "dskype.results.matches": rng.choice(["each", "grouped"])}
         conf |= {"dskype.window.messages": None, "dskype.window.span.ms": 2000} if timed else {"dskype.window.messages": rng.choice([3, 10, 30])}
         tasks = {name: rng.randint(1, 3) for name in ("message-bolt", "distribution-bolt", "aggregation-bolt", "result-bolt")}
-        simulation = Simulation(conf, {"subscription-bolt": n} | tasks, seed=seed, faults=Faults.heavy())
+        simulation = Simulation(conf, {"subscription-bolt": n} | tasks, seed=seed, faults=Faults.drawn(seed))
         planner = Planner(simulation, rng) if name != "hashing" and rng.random() < 0.7 else None
         more = {"living": random.Random(f"moved {seed}"), "initial": Initial(rng), "lives": EXPIRING, "trouble": rng}
         play(simulation, rng, timed=timed, planner=planner, topk=0.1, messages=80, **more)

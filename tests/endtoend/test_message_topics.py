@@ -74,7 +74,7 @@ def played(seed):
         "dskype.results.matches": rng.choice(["each", "grouped"]),
     }
     tasks = {"subscription-bolt": n, "message-bolt": 2, "result-bolt": 2}
-    simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy(), message_topics=MESSAGES)
+    simulation = Simulation(conf, tasks, seed=seed, faults=Faults.drawn(seed), message_topics=MESSAGES)
     number = 0
     for _ in range(14):
         for _ in range(rng.randint(0, 6)):

@@ -458,7 +458,7 @@ def test_a_rebalance_while_batches_are_in_flight_changes_no_result(seed):
     """A snapshot that is taken for it contains only what follows from records that are written."""
     rng = random.Random(seed)
     simulation = Simulation(
-        {"dskype.distributor": "keyword"}, {"subscription-bolt": 3, "distribution-bolt": 2, "message-bolt": 2}, seed=seed, faults=Faults.heavy()
+        {"dskype.distributor": "keyword"}, {"subscription-bolt": 3, "distribution-bolt": 2, "message-bolt": 2}, seed=seed, faults=Faults.drawn(seed)
     )
     for number in range(25):
         simulation.message(random_message(rng, number))

@@ -37,7 +37,7 @@ def world(seed, distributor):
     tasks = {"subscription-bolt": rng.randint(1, 4), "distribution-bolt": rng.randint(1, 4), "subscription-spout": rng.randint(1, 2), "result-bolt": 2}
     conf = {"dskype.distributor": distributor, "dskype.distributor.options": {"summaries": True}, "dskype.window.messages": rng.choice([5, 20])}
     conf |= {"dskype.boolean.index": boolean_index(seed), "topology.emulator.transport": in_turn(seed, TRANSPORTS)}
-    simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy())
+    simulation = Simulation(conf, tasks, seed=seed, faults=Faults.drawn(seed))
     planner = Planner(simulation, rng, 0.3) if ends or rng.random() < 0.7 else None
     number = 0
     while number < (24 if ends else 45):

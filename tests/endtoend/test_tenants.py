@@ -141,7 +141,7 @@ def play(seed):
     rng = random.Random(seed)
     conf = {"dskype.tenants": QUOTAS, "dskype.distributor": rng.choice(["hashing", "hashing", "prefix", "agrid"])}
     tasks = {"subscription-bolt": rng.randint(1, 3), "message-bolt": rng.randint(1, 2)}
-    simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy())
+    simulation = Simulation(conf, tasks, seed=seed, faults=Faults.drawn(seed))
     for number in range(30):
         for _ in range(rng.randint(0, 3)):
             name = f"s{rng.randint(0, 14)}"

@@ -24,7 +24,7 @@ def test_every_message_that_reaches_the_score_is_a_match_and_no_other(seed, name
     rng, n = random.Random(f"thresholds {seed}"), 2 + seed % 3
     conf = {"dskype.distributor": name, "dskype.distributor.options": options_of(name, n), "dskype.results.matches": ("each", "grouped")[seed % 3 == 1]}
     tasks = {"subscription-bolt": n, "distribution-bolt": 2, "result-bolt": 2}
-    simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy())
+    simulation = Simulation(conf, tasks, seed=seed, faults=Faults.drawn(seed))
     planner = None if name == "hashing" else Planner(simulation, rng, often=0.2, takeovers=0.3)
     thresholds = Thresholds(scored := random.Random(f"scored {seed}"), drawing(scored, conf, None, topk=1.0), DIAGONAL, often=0.8)
     play(

@@ -74,20 +74,20 @@ def moved(seed, faults, distributor="agrid", takeovers=0.0):
 def test_moves_at_any_moment_are_exact(chunk):
     only = os.environ.get("DSKYPE_SEED")
     seeds = range(chunk, SEEDS, CHUNKS) if only is None else [int(only)] if chunk == 0 else []
-    found = sum((moved(seed, Faults.heavy()) for seed in seeds), Counter())
+    found = sum((moved(seed, Faults.drawn(seed)) for seed in seeds), Counter())
     few = len(seeds) < 20
     assert few or (all(found[what] > len(seeds) for what in ("transferred", "plan_changes", "ended")) and found["corner shifts"] > len(seeds) // 4), found
 
 
 def test_moves_of_regions_and_of_terms_are_exact():
-    found = sum((moved(10_000 + seed, Faults.heavy(), "hybrid") for seed in range(SEEDS // 6)), Counter())
+    found = sum((moved(10_000 + seed, Faults.drawn(10_000 + seed), "hybrid") for seed in range(SEEDS // 6)), Counter())
     assert SEEDS < 60 or all(found[what] > SEEDS // 6 for what in ("transferred", "plan_changes", "ended")), found
 
 
 @pytest.mark.parametrize("distributor", ["agrid", "hybrid", "location"])
 def test_takeovers_at_any_moment_are_exact(distributor):
     """Two strategies live at once; some takeovers are never over, and the next plan ends most of them."""
-    found = sum((moved(20_000 + seed, Faults.heavy(), distributor, takeovers=0.7) for seed in range(SEEDS // 60)), Counter())
+    found = sum((moved(20_000 + seed, Faults.drawn(20_000 + seed), distributor, takeovers=0.7) for seed in range(SEEDS // 60)), Counter())
     assert found["plan_changes"] > SEEDS // 120, found
 
 

@@ -20,7 +20,7 @@ def test_lists_are_the_best_messages_that_satisfy_a_filter(seed, name):
     rng, n = random.Random(f"where {seed}"), 1 + seed % 4
     conf = {**CONF, "dskype.distributor": name, "dskype.distributor.options": options_of(name, n), "dskype.window.messages": rng.choice([10, 25, 40])}
     tasks = {"subscription-bolt": n, "distribution-bolt": 2, "message-bolt": 1 + seed % 3, "result-bolt": 2}
-    simulation = Simulation(conf, tasks, seed=seed, faults=Faults.heavy())
+    simulation = Simulation(conf, tasks, seed=seed, faults=Faults.drawn(seed))
     planner = None if name == "hashing" else Planner(simulation, rng, often=0.2, takeovers=0.3)
     play(simulation, rng, messages=70, topk=1.0, planner=planner, whole=random.Random(seed))
     for _ in range(4):
