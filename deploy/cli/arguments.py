@@ -150,7 +150,7 @@ def serving(parser: argparse.ArgumentParser, default_port: int, reading: str) ->
     """Add the options of a command that serves readers over HTTP.
 
     :param default_port: the port without an option.
-    :param reading: what protects reading: ``there is no password``.
+    :param reading: what protects reading: ``reading needs no password``.
     """
     parser.add_argument("--port", metavar="N", type=port, default=default_port, help=f"0: a free one, printed; default: {default_port}")
     parser.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="default: 127.0.0.1, this machine only")

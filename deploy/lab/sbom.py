@@ -1,6 +1,6 @@
 """Write a bill of materials, CycloneDX 1.6 as JSON: ``python -m dskype.deploy.lab.sbom FILE``, which ``make sbom`` calls.
 
-It has what the two lock files name, with their checksums, and the scripts of others that lie in the repository. So it is the same wherever it is written from the same commit.
+It has what the two lock files name, with their checksums, the scripts of others that lie in the repository, and the images of others that containers are made from. So it is the same wherever it is written from the same commit.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def bill_of_materials(root: Path = _ROOT) -> dict[str, Any]:
 
     :param root: the repository.
     """
-    found = [*_python(root), *_java(), *_scripts(root)]
+    found = [*_python(root), *_java(), *_scripts(root), *_images(root)]
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.6",
@@ -45,7 +45,15 @@ def _component(kind: str, name: str, version: str, **more: Any) -> dict[str, Any
     group, _, base = name.rpartition("/")
     place = f"{group.replace('@', '%40')}/{base}" if group else base
     purl = f"pkg:{kind}/{place}@{version}"
-    return {"type": "library", "bom-ref": purl, **({"group": group} if group else {}), "name": base, "version": version, "purl": purl, **more}
+    return {
+        "type": "container" if kind == "docker" else "library",
+        "bom-ref": purl,
+        **({"group": group} if group else {}),
+        "name": base,
+        "version": version,
+        "purl": purl,
+        **more,
+    }
 
 
 def _python(root: Path) -> Iterator[dict[str, Any]]:
@@ -64,6 +72,12 @@ def _scripts(root: Path) -> Iterator[dict[str, Any]]:
     for file, (name, version, licence) in _SCRIPTS.items():
         sha256 = hashlib.sha256((root / file).read_bytes()).hexdigest()
         yield _component("npm", name, version, hashes=[{"alg": "SHA-256", "content": sha256}], licenses=[{"license": {"id": licence}}])
+
+
+def _images(root: Path) -> Iterator[dict[str, Any]]:
+    text = "".join((root / "deploy/compose" / file).read_text(encoding="utf-8") for file in (".env", "Dockerfile"))
+    for name, tag, sha256 in re.findall(r"=([\w./-]+):([\w.-]+)@sha256:([0-9a-f]{64})$", text, re.MULTILINE):
+        yield _component("docker", name, tag, hashes=[{"alg": "SHA-256", "content": sha256}])
 
 
 if __name__ == "__main__":

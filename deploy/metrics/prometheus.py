@@ -38,7 +38,7 @@ from dskype.deploy.metrics.meter import (
     tenants,
 )
 from dskype.deploy.metrics.reader import describe
-from dskype.deploy.metrics.scrape_server import ScrapeServer
+from dskype.deploy.metrics.scrape_server import TOKEN, ScrapeServer, cannot_be_served, token_given
 from dskype.topology.errors import TopologyError
 from dskype.topology.runtime.driver.reports import PARTS
 from dskype.topology.ui.budget import Budget, Usage
@@ -376,6 +376,7 @@ class Exporter:
     :param host: an address of this machine. Other machines can connect unless it is a loopback address.
     :param allow_hosts: further names by which requests may name the server; on all addresses it goes by any name without this.
     :param budget: what readers may use; default: :meth:`~dskype.topology.ui.budget.Budget.given`.
+    :param token: what every request has to show; None: nothing.
     :ivar url: the address of the metrics.
     :ivar usage: what readers use.
     :raises OSError: the port is taken.
@@ -390,12 +391,13 @@ class Exporter:
         host: str = "127.0.0.1",
         allow_hosts: Sequence[str] = (),
         budget: Budget | None = None,
+        token: str | None = None,
     ) -> None:
         self._following: Following[Meter] = Following(kafka, _new_meter(time.time_ns() // 1_000_000), names=names)
         registry = CollectorRegistry(auto_describe=False)
         self.usage = Usage(budget or Budget.given())
         registry.register(_Shared(Collector(self._known, self._following.lock, lambda: self._following.contact().answer is True, self.usage)))
-        self._server = ScrapeServer(make_wsgi_app(registry), (host, port), own_names(host, allow_hosts), self.usage)
+        self._server = ScrapeServer(make_wsgi_app(registry), (host, port), own_names(host, allow_hosts), self.usage, token)
         self.url = f"http://{url_host(host)}:{self._server.address[1]}/metrics"
         self._following.start()
 
@@ -436,17 +438,18 @@ def serve(kafka: Any, *, port: int, host: str = "127.0.0.1", say: Callable[[str]
     """
     if not is_loopback(host) and not allow_remote:
         raise TopologyError(
-            "The metrics are served without a password, so only to this machine.",
+            "The metrics are served without encryption, so only to this machine.",
             given=host,
             legal="127.0.0.1, ::1, localhost",
-            hint="--allow-remote serves everyone who can reach that address",
+            hint=f"--allow-remote serves everyone who can reach that address, or with ${TOKEN} everyone who has the token",
         )
+    token = token_given()
     try:
-        exporter = Exporter(kafka, port=port, host=host, **more)
-    except OSError as ex:
-        hint = "0 takes a free port"
-        raise TopologyError(f"The metrics cannot be served ({ex.strerror or ex}).", given=f"{host}:{port}", hint=hint) from None
+        exporter = Exporter(kafka, port=port, host=host, token=token, **more)
+    except OSError as error:
+        raise cannot_be_served(error, host, port) from None
     say(f"metrics: {exporter.url}")
     if not is_loopback(host):
-        say(f"warning: everyone who can reach {host} can read them: there is no password")
+        open_to_all = f"everyone who can reach {host} can read them: there is no password"
+        say("warning: " + (open_to_all if token is None else f"the token and the numbers reach {host} without encryption"))
     return exporter

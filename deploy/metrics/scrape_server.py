@@ -6,16 +6,26 @@ It runs inside the process of a topology, so whoever connects to it must not be 
 from __future__ import annotations
 
 import asyncio
+import hmac
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from dskype.topology.errors import explain
-from dskype.topology.ui.budget import Usage, is_own_name
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
-__all__ = ["ScrapeServer"]
+from dskype.deploy.machine.addresses import is_loopback, own_names, url_host
+from dskype.deploy.metrics.ui_server import TOKEN_LENGTH
+from dskype.topology.errors import TopologyError, explain
+from dskype.topology.ui.budget import Budget, Usage, is_own_name
+from dskype.topology.ui.reader_metrics import scrape
+
+__all__ = ["TOKEN", "ScrapeServer", "cannot_be_served", "serve_collectors", "token_given"]
+
+TOKEN = "DSKYPE_METRICS_TOKEN"
+"""The environment variable with the token of those who may read metrics; without it everyone who reaches the server may."""
 
 _HEAD_BYTES, _TAKE_S, _CLOSE_S = 8 << 10, 10.0, 5.0
 _THREADS = 2
@@ -32,12 +42,16 @@ class ScrapeServer:
     :param address: host and port to listen on; port 0: a free one.
     :param names: by which requests may name the server; None: any.
     :param usage: what readers use, and may use.
+    :param token: what every request has to show; None: nothing.
     :ivar address: host and port on which it listens.
     :raises OSError: the port is taken, or the address is not one of this machine.
     """
 
-    def __init__(self, application: Callable[..., Iterable[bytes]], address: tuple[str, int], names: frozenset[str] | None, usage: Usage) -> None:
+    def __init__(
+        self, application: Callable[..., Iterable[bytes]], address: tuple[str, int], names: frozenset[str] | None, usage: Usage, token: str | None = None
+    ) -> None:
         self._application, self._names, self._usage = application, names, usage
+        self._shown = None if token is None else f"Bearer {token}".encode()
         self._open: dict[asyncio.StreamWriter, bool] = {}  # connection -> whether it has sent a whole request; oldest first
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="scrape")
         self._socket = socket.create_server(address, family=socket.AF_INET6 if ":" in address[0] else socket.AF_INET)
@@ -119,6 +133,10 @@ class ScrapeServer:
             return _refused(
                 "400 Bad Request", explain("The server does not go by this name.", given=headers.get("host", ""), legal=legal, hint="--allow-host adds one")
             )
+        if self._shown is not None and not hmac.compare_digest(headers.get("authorization", "").encode(), self._shown):
+            if "authorization" in headers:
+                self._usage.note("wrong_token")
+            return _refused("401 Unauthorized", explain("The metrics need a token.", hint=f"Authorization: Bearer TOKEN, with the one of {TOKEN}"))
         if method != "GET":
             return _refused("405 Method Not Allowed", explain("The metrics can be read only.", given=method[:20], legal="GET"))
         path, _, query = target.partition(" ")[0].partition("?")
@@ -139,3 +157,41 @@ class ScrapeServer:
 
 def _refused(status: str, text: str) -> tuple[str, list[tuple[str, str]], bytes]:
     return status, [("Content-Type", "text/plain; charset=utf-8")], f"{text}\n".encode()
+
+
+def token_given() -> str | None:
+    """Return the token of :data:`TOKEN`; None: there is none.
+
+    :raises TopologyError: it is too short.
+    """
+    token = os.environ.get(TOKEN) or None
+    if token is not None and len(token) < TOKEN_LENGTH:
+        raise TopologyError(f"The token of {TOKEN} is too short.", given=f"{len(token)} characters", legal=f"at least {TOKEN_LENGTH}")
+    return token
+
+
+def cannot_be_served(error: OSError, host: str, port: int) -> TopologyError:
+    """Return what is said when the port is taken, or the address is not one of this machine."""
+    return TopologyError(f"The metrics cannot be served ({error.strerror or error}).", given=f"{host}:{port}", hint="0 takes a free port")
+
+
+def serve_collectors(collectors: Iterable[Any], host: str, port: int, say: Callable[[str], None]) -> ScrapeServer:
+    """Serve what collectors for prometheus_client count, and print the address.
+
+    :param host: an address of this machine; one that other machines can reach needs a token.
+    :raises TopologyError: there is none, the port is taken, or the address is not one of this machine.
+    """
+    usage, own, token = Usage(Budget.given()), tuple(collectors), token_given()
+    if token is None and not is_loopback(host):
+        raise TopologyError("These metrics name tenants, so other machines need a token.", given=host, hint=f"{TOKEN} has it; or listen on 127.0.0.1")
+
+    def application(environ: Any, start: Callable[..., Any]) -> list[bytes]:
+        start("200 OK", [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)])
+        return [scrape(usage, own)]
+
+    try:
+        server = ScrapeServer(application, (host, port), own_names(host), usage, token)
+    except OSError as error:
+        raise cannot_be_served(error, host, port) from None
+    say(f"metrics: http://{url_host(host)}:{server.address[1]}/metrics")
+    return server

@@ -17,6 +17,7 @@ from dskype.deploy.client.follower import Once
 from dskype.deploy.client.pubsub import PubSub
 from dskype.deploy.web.findings import Found, found_in
 from dskype.deploy.web.places import Place
+from dskype.deploy.web.result_rates import TenantRate
 from dskype.deploy.web.webhook_delivery import Failure, Sender
 from dskype.deploy.web.webhook_settings import Webhook
 from dskype.topology.errors import TopologyError
@@ -78,15 +79,15 @@ class Delivery:
         self._committed_at = time.monotonic()
         self._requests = self._results = self._dead = 0
         self._mine: Callable[[Sequence[tuple[str, str]]], list[bool]] | None = None
-        self._wait_s: Callable[[int], float] = lambda results: 0.0
+        self._rate: TenantRate | None = None
 
-    def keep_to(self, mine: Callable[[Sequence[tuple[str, str]]], list[bool]], wait_s: Callable[[int], float]) -> None:
+    def keep_to(self, mine: Callable[[Sequence[tuple[str, str]]], list[bool]], rate: TenantRate) -> None:
         """Deliver only what is of one tenant, at its rate; called before :meth:`run`.
 
         :param mine: tells of each pair of a subscription and a registration whether it is the tenant's.
-        :param wait_s: returns how long some results have to wait before they are sent.
+        :param rate: says how long results have to wait, and counts them.
         """
-        self._mine, self._wait_s = mine, wait_s
+        self._mine, self._rate = mine, rate
 
     def _found(self, record: Any) -> list[Found]:
         """Return the results of a record that are for the receiver."""
@@ -202,7 +203,7 @@ class Delivery:
 
         :param results: how many are in it.
         """
-        wait_s = self._wait_s(results)
+        wait_s = 0.0 if self._rate is None else self._rate.wait_s(results)
         if wait_s > 0 and self._stop.wait(wait_s):
             return False
         id = f"msg_{hashlib.sha256(body).hexdigest()[:32]}"  # the same for each attempt, after a crash as well if the same results are sent together
@@ -210,6 +211,8 @@ class Delivery:
         if failure is None:
             self._requests += 1
             self._results += results
+            if self._rate is not None:
+                self._rate.note(results, wait_s)
             return True
         if self._stop.is_set() and failure.again:
             return False

@@ -45,5 +45,6 @@ def make_extension(kafka: Any, source: Any, budget: Budget | None = None, *, ten
         changers=answers.changers(),
         streams=answers.streams(),
         for_tenants=_FOR_TENANTS,
+        metrics=(feeds.sent,),
         running=(feeds,),
     )

@@ -70,7 +70,7 @@ class TopologyFeed:
         self._made: dict[str, tuple[tuple[int, dict[str, Any]], Any]] = {}  # what was made -> the plan, and what it was made to
         self._numbers: dict[int, dict[str, Any]] = {}  # version -> what was read of an earlier plan; plans do not change
         self.directory = Directory(client, shared.budget.topic_read_wait_s, tenants=shared.tenants or bool(client.settings.tenants))
-        self._rates = ResultRates(lambda: client.settings.tenants)
+        self._rates = ResultRates(lambda: client.settings.tenants, client.name, shared.sent)
         self._changing = threading.Lock()  # held while a tenant changes a subscription
 
     def is_current(self) -> bool:
@@ -129,7 +129,7 @@ class TopologyFeed:
         unknown = None if wanted is None or last_id else lambda: self.directory.unknown(wanted, tenant)  # one that comes back has been told
         messages = self._messages if with_messages else None
         follower = ResultFollower(self._results, self.client.topics, wanted, places, self._topics, self._shared, messages, unknown)
-        return follower if tenant is None else OwnResults(follower, partial(self.directory.owned, tenant), partial(self._rates.wait_s, tenant))
+        return follower if tenant is None else OwnResults(follower, partial(self.directory.owned, tenant), self._rates.of(tenant))
 
     def _start(self, start: str, topics: list[str]) -> Places | None:
         if start == "now":
@@ -245,11 +245,13 @@ class Feeds:
     :param source: the topologies: a :class:`~dskype.deploy.metrics.ui_server.FollowedCluster`, or what has its methods.
     :param budget: what readers may use; default: the usual limits.
     :param tenants: whether some readers are tenants.
+    :ivar sent: counts what tenants are sent.
     """
 
     def __init__(self, kafka: Any, source: Any, budget: Budget | None = None, *, tenants: bool = False) -> None:
         self._kafka, self.source = kafka, source
         self._shared = Shared(kafka, budget or Budget(), tenants)
+        self.sent = self._shared.sent
         self._names = TopicNames()
         self._lock = threading.Lock()
         self._feeds: dict[str, TopologyFeed] = {}

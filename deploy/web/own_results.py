@@ -9,6 +9,7 @@ from dataclasses import replace
 from kafka.errors import KafkaError
 
 from dskype.deploy.web.result_feed import ResultFollower
+from dskype.deploy.web.result_rates import TenantRate
 from dskype.topology.errors import TopologyError
 from dskype.topology.ui.events import Event
 
@@ -24,13 +25,11 @@ class OwnResults:
 
     :param source: all events.
     :param mine: tells of each pair of a subscription and a registration whether it is the tenant's; called in a thread.
-    :param wait_s: returns how long some results have to wait before they are sent.
+    :param rate: says how long results have to wait, and counts them.
     """
 
-    def __init__(
-        self, source: ResultFollower, mine: Callable[[Sequence[tuple[str, str]]], list[bool]], wait_s: Callable[[int], float] = lambda results: 0.0
-    ) -> None:
-        self._source, self._mine, self._wait_s = source, mine, wait_s
+    def __init__(self, source: ResultFollower, mine: Callable[[Sequence[tuple[str, str]]], list[bool]], rate: TenantRate) -> None:
+        self._source, self._mine, self._rate = source, mine, rate
 
     async def next(self) -> Sequence[Event] | None:
         """Return the next events; of others only the places are left."""
@@ -44,8 +43,10 @@ class OwnResults:
             return None
         told = iter(mine)
         found = [event if pair is None or next(told) else replace(event, name="", data=None) for event, pair in zip(events, about)]
+        results = sum(event.name == "result" for event in found)
         # Meanwhile nothing is taken: what comes waits in the client's queue, and then in Kafka.
-        await asyncio.sleep(self._wait_s(sum(event.name == "result" for event in found)))
+        await asyncio.sleep(wait_s := self._rate.wait_s(results))
+        self._rate.note(results, wait_s)
         return found
 
     @property

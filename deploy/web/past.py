@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from dskype.deploy.client.follower import Follower
+from dskype.deploy.web.result_rates import TenantResults
 from dskype.topology.errors import TopologyError
 from dskype.topology.ui.budget import Budget
 
@@ -157,12 +158,14 @@ class Shared:
     :param kafka: how to reach the brokers.
     :param budget: what readers may use.
     :param tenants: whether some readers are tenants.
+    :ivar sent: counts what tenants are sent.
     :ivar reading: runs what reads the past.
     :ivar joining: runs what else blocks.
     """
 
     def __init__(self, kafka: Any, budget: Budget, tenants: bool = False) -> None:
         self.budget, self.tenants, self.past = budget, tenants, PastReaders(kafka, budget.past_readers)
+        self.sent = TenantResults()
         self.reading = ThreadPoolExecutor(_THREADS, thread_name_prefix="past")
         self.joining = ThreadPoolExecutor(_THREADS, thread_name_prefix="join")
 

@@ -16,7 +16,7 @@ from dskype.deploy.machine.folders import OwnedFolder
 from dskype.deploy.web.deliveries import Counts, Delivery, letters_topic
 from dskype.deploy.web.directory import Directory
 from dskype.deploy.web.paced_delivery import PacedDelivery
-from dskype.deploy.web.result_rates import ResultRates
+from dskype.deploy.web.result_rates import ResultRates, TenantResults
 from dskype.deploy.web.webhook_settings import Webhook
 from dskype.spouts.settings import Settings
 from dskype.spouts.tenants import Quota
@@ -63,6 +63,7 @@ class Webhooks:
     :param webhooks: the receivers.
     :param say: gets lines of text.
     :param state: the folder for what receivers with a pace, now or before, have to be told later. Each cluster, topology and receiver has a folder there, which one process may use.
+    :ivar sent: counts what tenants are sent.
     """
 
     def __init__(self, kafka: KafkaSettings, topology: str, webhooks: Sequence[Webhook], say: Callable[[str], None], state: Path) -> None:
@@ -71,7 +72,8 @@ class Webhooks:
         self._threads: list[threading.Thread] = []
         self._folders: list[OwnedFolder] = []
         self._directory = Directory(self._client, tenants=True, states=False)
-        self._rates = ResultRates(PresentQuotas(self._client))
+        self.sent = TenantResults()
+        self._rates = ResultRates(PresentQuotas(self._client), topology, self.sent)
 
     def __enter__(self) -> Webhooks:
         self._client.require(self._client.topics.results)
@@ -103,7 +105,7 @@ class Webhooks:
                 hint = "dskype.results.matches: each"
                 words = f"Grouped matches do not say which registrations they are of, so webhook {webhook.name} cannot keep to a tenant."
                 raise IllegalArgumentException(words, given=webhook.tenant, hint=hint)
-            delivery.keep_to(partial(self._directory.owned, webhook.tenant), partial(self._rates.wait_s, webhook.tenant))
+            delivery.keep_to(partial(self._directory.owned, webhook.tenant), self._rates.of(webhook.tenant))
         return delivery
 
     def _made(self, webhook: Webhook) -> Delivery:

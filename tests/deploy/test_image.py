@@ -127,6 +127,16 @@ def test_the_locks_of_the_image_are_parts_of_the_lock(tmp_path, output):
     assert entries(written.read_text()) == {name: everything[name] for name in wanted}
 
 
+def test_images_of_others_are_named_by_digest():
+    (base,) = re.findall(r"^BASE=(.*)$", "\n".join(instructions("ARG")), re.MULTILINE)
+    named = {name: image for name, image in values(".env").items() if name.endswith("_IMAGE") and name != "DSKYPE_IMAGE"} | {"BASE": base}
+    assert len(named) == 4 and {name: image for name, image in named.items() if not re.fullmatch(r"[a-z/]+:[\w.-]+@sha256:[0-9a-f]{64}", image)} == {}
+    others = re.findall(
+        r"image: (?!\$\{)(.+)|FROM (?!\$\{BASE\})(.+)", "".join(path.read_text() for path in (ROOT / "deploy/compose").iterdir() if path.is_file())
+    )
+    assert others == [], "an image that is not one of these"
+
+
 def test_users_programs_and_paths_agree_with_what_starts_the_image():
     (user,) = instructions("USER")
     contexts = re.findall(r"runAsUser: (\d+), runAsGroup: (\d+)", (ROOT / "deploy/kubernetes/dskype/templates/_helpers.tpl").read_text())

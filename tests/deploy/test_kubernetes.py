@@ -19,9 +19,11 @@ import yaml
 from py4j.java_collections import JavaMap
 
 from dskype.deploy.cli.main import COMMANDS, _parser
+from dskype.deploy.metrics import prometheus
 from dskype.deploy.metrics.ui_server import UiSettings, serve
 from dskype.topology.core.ownership import is_ours
 from dskype.topology.nimbus.observing import Contact
+from tests.deploy.metrics.test_ui_server import NoBroker
 from tests.needs import built
 
 pytestmark = pytest.mark.product
@@ -30,8 +32,9 @@ FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
 CHART = FOLDER / "dskype"
 _HELM = ("helm.sh/helm/v3/cmd/helm", "v3.18.6")
 _OLDEST = re.search(r'kubeVersion: ">=([\d.]+)', (CHART / "Chart.yaml").read_text())[1]
+_DIGEST = f"sha256:{'0a' * 32}"
 _EVERYTHING = {
-    "image": {"repository": "registry.example.com/dskype", "tag": "2", "pullPolicy": "Always", "pullSecrets": ["registry"]},
+    "image": {"repository": "registry.example.com/dskype", "tag": "2", "digest": _DIGEST, "pullPolicy": "Always", "pullSecrets": ["registry"]},
     "kafka": {
         "bootstrapServers": "k-0:9093,k-1:9093",
         "secret": "login",
@@ -39,6 +42,7 @@ _EVERYTHING = {
     },
     "topology": {"file": "skype.yaml", "config": {"topology.name": "alerts", "dskype.window.messages": 1000000, "dskype.window.time": None}},
     "executors": {"pods": 3, "slots": 16, "cores": "500m", "memory": "2g", "pythonMemory": "6g"},
+    "metrics": {"tokenSecret": "read"},
     "ui": {"tokenSecret": "token", "hosts": ["alerts.example.com"]},
     "nodeSelector": {"disk": "fast"},
     "tolerations": [{"key": "spark", "operator": "Exists"}],
@@ -120,6 +124,7 @@ def test_helm_finds_nothing_to_blame_and_refuses_values_that_are_wrong():
         ({"kafka": {"bootstrapServer": "k:1"}}, "bootstrapServer"),
         ({"executors": {"slots": 0}}, "slots"),
         ({"executors": {"memory": "1Gi"}}, "memory"),
+        ({"image": {"digest": "sha256:0a"}}, "digest"),
     ):
         done = helm("template", "dskype", str(CHART), "--kube-version", _OLDEST, values=wrong)
         assert done.returncode != 0 and said in done.stderr, (wrong, done.stderr)
@@ -190,7 +195,7 @@ def test_values_arrive_in_the_commands():
     args = settings(driver["args"], "everything")
     conf = dict(args.conf)
     assert args.file == ["skype.yaml"] and args.resource and conf["topology.name"] == "alerts" and conf["dskype.window.messages"] == 1000000
-    assert driver["image"] == "registry.example.com/dskype:2" and driver["envFrom"] == [{"secretRef": {"name": "login"}}]
+    assert driver["image"] == f"registry.example.com/dskype:2@{_DIGEST}" and driver["envFrom"] == [{"secretRef": {"name": "login"}}]
     for name, template in pods("everything").items():
         (container,) = template["spec"]["containers"]
         if name != "executor":
@@ -233,6 +238,26 @@ def test_the_pages_answer_their_probes_and_go_by_the_names_that_reach_them():
         for host in ("10.1.2.3:8080", "evil.example"):
             with pytest.raises(HTTPError, match="400"):
                 urlopen(Request(server.url, headers={"Host": host}), timeout=10)
+
+
+@pytest.mark.parametrize("values", ["default", "everything"])
+def test_the_metrics_answer_their_probes_also_where_they_need_a_token(values, monkeypatch):
+    (container,) = pods(values)["dskype-metrics"]["spec"]["containers"]
+    needs_token = values == "everything"
+    token = [{"name": "DSKYPE_METRICS_TOKEN", "valueFrom": {"secretKeyRef": {"name": "read", "key": "token"}}}]
+    assert container.get("env", []) == (token if needs_token else [])
+    if needs_token:
+        monkeypatch.setenv("DSKYPE_METRICS_TOKEN", "a-token-of-more-than-16")
+    with prometheus.serve(NoBroker(), port=0, host="0.0.0.0", say=lambda text: None, allow_remote=True) as exporter:
+        port = exporter.url.rpartition(":")[2].partition("/")[0]
+        for probe in (container["readinessProbe"], container["livenessProbe"]):
+            words = probe["exec"]["command"] if needs_token else ["curl", "-fsS", "-o", "/dev/null", f"http://localhost:9464{probe['httpGet']['path']}"]
+            command = [word.replace("localhost:9464", f"localhost:{port}") for word in words]
+            assert subprocess.run(command, check=False).returncode == 0
+            if needs_token:
+                monkeypatch.setenv("DSKYPE_METRICS_TOKEN", "another-of-more-than-16")
+                assert subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode != 0
+                monkeypatch.setenv("DSKYPE_METRICS_TOKEN", "a-token-of-more-than-16")
 
 
 def test_the_command_of_an_executor_pod_says_what_spark_expects():

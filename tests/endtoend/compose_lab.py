@@ -112,8 +112,8 @@ def _root_file_system() -> bytes:
 
 
 def _names(environment: dict[str, str]) -> dict[str, str]:
-    """Return the variables of the project's ``.env``; those of the environment win."""
-    found = dict(re.findall(r"^(\w+)=(.*)$", (COMPOSE / ".env").read_text(), re.MULTILINE))
+    """Return the variables of the project's ``.env`` that name images, without the digests, which no stand-in has; those of the environment win."""
+    found = dict(re.findall(r"^(\w+_IMAGE)=([^@\n]+)", (COMPOSE / ".env").read_text(), re.MULTILINE))
     return found | {k: v for k, v in environment.items() if k in found}
 
 
@@ -187,7 +187,8 @@ def lab(values: Mapping[str, str] | None = None, without: Sequence[str] = ("graf
     java = find_java().path.resolve().parents[1]
     with PrivateEngine(folder, cache, sorted(p.name for p in cache.iterdir() if p.is_dir())) as engine:
         engine.variables |= values or {}
-        _make_images(engine, _names(engine.environ), str(java))
+        engine.variables |= (names := _names(engine.environ))
+        _make_images(engine, names, str(java))
         override = folder / "stand-ins.yaml"
         override.write_text(_override(engine, java, without, secure))
         engine.variables["COMPOSE_FILE"] = f"{COMPOSE / 'compose.yaml'}:{override}"

@@ -69,6 +69,7 @@ class Extension:
     :ivar streams: path -> what answers a GET with server-sent events.
     :ivar for_tenants: methods and paths that tenants may ask for, too, for example ``GET subscriptions``; :func:`~dskype.topology.ui.rights.tenant_of` names the
         tenant, to whom the answer has to keep.
+    :ivar metrics: collectors for prometheus_client, whose metrics the operator's token shows at ``/metrics``.
     :ivar running: closed with the server.
     """
 
@@ -80,4 +81,5 @@ class Extension:
     changers: Mapping[str, Answer] = field(default_factory=dict)
     streams: Mapping[str, StreamAnswer] = field(default_factory=dict)
     for_tenants: frozenset[str] = frozenset()
+    metrics: tuple[Any, ...] = ()
     running: tuple[Lifecycle, ...] = ()

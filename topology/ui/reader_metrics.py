@@ -1,7 +1,8 @@
-"""What readers were refused, as a metric for Prometheus: of the web server, and of the endpoint of the metrics."""
+"""What readers were refused, as a metric for Prometheus: of the web server, with what its extensions count, and of the endpoint of the metrics."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -32,8 +33,12 @@ class _Refusals:
         return [family]
 
 
-def scrape(usage: Usage) -> bytes:
-    """Return the metric in Prometheus' text format; it costs as little as a small file."""
+def scrape(usage: Usage, more: Iterable[Any] = ()) -> bytes:
+    """Return the metric in Prometheus' text format; it costs as little as a small file.
+
+    :param more: further collectors.
+    """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Refusals(usage))
+    for collector in (_Refusals(usage), *more):
+        registry.register(collector)
     return generate_latest(registry)

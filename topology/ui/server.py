@@ -1,4 +1,4 @@
-"""The web server of the UI: Storm's REST API below ``/api/v1/``, the pages, and at ``/metrics`` what readers were refused.
+"""The web server of the UI: Storm's REST API below ``/api/v1/``, the pages, and at ``/metrics`` what readers were refused and, for the operator, what extensions count.
 
 Everyone who reaches the server may read, unless there are tokens of tenants: then every request for data needs one (:mod:`dskype.topology.ui.rights`). What changes
 something has to be a POST with a token, in the header ``Authorization: Bearer ...`` or ``x-csrf-token``; other sites' pages can neither set these headers nor read answers, unless an origin is allowed. A request has to name the
@@ -87,10 +87,10 @@ def make_app(options: UiOptions) -> ASGIApp:
     routes = [Route(f"/api/v1/{path}", api.reading(answer), methods=["GET"]) for path, answer in api.readers().items()]
     routes += [Route(f"/api/v1/{path}", api.changing(answer), methods=["POST"]) for path, answer in api.changers().items()]
     routes += [Route(f"/api/ui/{path}", api.reading(answer), methods=["GET"]) for path, answer in api.own_readers().items()]
-    routes += [Route("/api/ui/health", api.at_once(lambda: as_json(cluster.health(options.source, progress))), methods=["GET"])]
-    routes += [Route("/api/ui/usage", api.at_once(lambda: as_json(options.usage.as_json())), methods=["GET"])]
-    routes += [Route("/metrics", api.at_once(lambda: Response(scrape(options.usage), media_type=CONTENT_TYPE_PLAIN_0_0_4)), methods=["GET"])]
-    routes += [Route("/api/ui/pages", api.at_once(lambda: as_json(_linked(options.extensions))), methods=["GET"])]
+    routes += [Route("/api/ui/health", api.at_once(lambda request: as_json(cluster.health(options.source, progress))), methods=["GET"])]
+    routes += [Route("/api/ui/usage", api.at_once(lambda request: as_json(options.usage.as_json())), methods=["GET"])]
+    routes += [Route("/metrics", api.at_once(api.scraped), methods=["GET"])]
+    routes += [Route("/api/ui/pages", api.at_once(lambda request: as_json(_linked(options.extensions))), methods=["GET"])]
     for extension in options.extensions:
         routes += _extension_routes(api, extension)
     routes += [Route("/api/{rest:path}", api.unknown, methods=["GET", "POST"])]
@@ -161,6 +161,11 @@ def _number(request: Request, name: str, default: Any) -> Any:
     if not re.fullmatch(r"\d{1,15}", text):
         raise IllegalArgumentException(f"{name} must be a number.", given=text, legal="an integer >= 0")
     return int(text)
+
+
+def _token(request: Request) -> str:
+    """Return the token that a request shows, or ""."""
+    return request.headers.get("x-csrf-token") or re.sub(r"(?i)^bearer ", "", request.headers.get("authorization", ""))
 
 
 def _wait_secs(request: Request) -> int:
@@ -253,7 +258,7 @@ class _Api:
 
     # -- requests ---------------------------------------------------------------------------------
 
-    def at_once(self, answer: Callable[[], Response]) -> Callable[[Request], Awaitable[Response]]:
+    def at_once(self, answer: Callable[[Request], Response]) -> Callable[[Request], Awaitable[Response]]:
         """Return the endpoint of a GET that is answered without a thread, so that nothing else can hold it up: not even requests of other addresses."""
 
         async def endpoint(request: Request) -> Response:
@@ -261,9 +266,18 @@ class _Api:
                 self._usage.requests.check_address(reader_of(request))
             except BusyError as error:
                 return self._problem(request, error)
-            return answer()
+            return answer(request)
 
         return endpoint
+
+    def scraped(self, request: Request) -> Response:
+        """Return what Prometheus reads. Refusals are for everyone, so that a probe needs no token; what extensions count names tenants, and is for the operator alone."""
+        own: list[Any] = []
+        if _token(request):
+            if (refused := self._without_right(request, shared=False)) is not None:
+                return refused
+            own = [collector for extension in self._options.extensions for collector in extension.metrics]
+        return Response(scrape(self._usage, own), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     def reading(self, answer: Answer, *, waits: bool = False, reads_topics: bool = False, shared: bool = False) -> Callable[[Request], Awaitable[Response]]:
         """Return the endpoint of a GET.
@@ -321,7 +335,7 @@ class _Api:
             self._usage.note("wrong_token")
             text = explain("Too many wrong tokens came from this address.", hint=f"try again in {pause_s} s")
             return refusal(429, text, retry_after_s=pause_s)
-        given = request.headers.get("x-csrf-token") or re.sub(r"(?i)^bearer ", "", request.headers.get("authorization", ""))
+        given = _token(request)
         right, request.state.tenant = self._rights.of(given)
         if right:
             self._refused_tokens.forget(address)

@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     common(parser)
     parser.add_argument("names", metavar="TOPOLOGY", nargs="*", help="default: all, including those that start later")
-    serving(parser, 9464, "there is no password")
+    serving(parser, 9464, "there is no password, unless $DSKYPE_METRICS_TOKEN has one")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -38,8 +38,8 @@ CONF = {
     "dskype.tenants": {"default": {"max_subscriptions": 100_000}},
     "dskype.results.fields": {"text": "text", "at": "place", "when": "time"},
 }
-ABSENT = {"Load balancing A", "Load balancing B", "Messages withheld by summaries A", "Objects A", "Objects B"}
-"""Of parts that the service's topology has not. They are queried as well; tests/deploy/metrics/test_alerts.py gives them data."""
+ABSENT = {"Load balancing A", "Load balancing B", "Messages withheld by summaries A", "Objects A", "Objects B", "Results of tenants A", "Results of tenants B"}
+"""Of parts that the service's topology has not, or that other processes serve. They are queried as well; tests/deploy/metrics/test_alerts.py and tests/deploy/web/test_tenant_metrics.py give them data."""
 
 
 def expressions() -> dict[str, str]:

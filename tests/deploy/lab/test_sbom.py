@@ -22,6 +22,13 @@ def test_everything_that_is_locked_or_vendored_is_in_it():
     assert named == jars and found["pkg:npm/%40dagrejs/dagre@1.1.5"]["group"] == "@dagrejs"
 
 
+def test_images_of_others_are_in_it_by_their_digests():
+    found = {one["purl"]: one for one in sbom.bill_of_materials()["components"] if one["type"] == "container"}
+    assert {purl.partition("@")[0] for purl in found} == {f"pkg:docker/{name}" for name in ("apache/kafka", "prom/prometheus", "grafana/grafana", "python")}
+    files = (ROOT / "deploy/compose/.env").read_text() + (ROOT / "deploy/compose/Dockerfile").read_text()
+    assert all(one["hashes"][0]["content"] in files for one in found.values())
+
+
 def test_vendored_scripts_are_of_the_version_that_it_says():
     scripts = {path.relative_to(ROOT).as_posix() for folder in ("deploy", "topology") for path in (ROOT / folder).rglob("vendor/**/*.js")}
     assert scripts == set(sbom._SCRIPTS)

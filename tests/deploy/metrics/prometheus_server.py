@@ -61,8 +61,9 @@ class Prometheus:
 
 
 @contextmanager
-def prometheus(folder: Path, target: str, rules: Path) -> Iterator[Prometheus]:
-    """Yield a server that scrapes ``target`` (host:port) every second, and evaluates rules as often."""
+def prometheus(folder: Path, target: str, rules: Path, token: str | None = None) -> Iterator[Prometheus]:
+    """Yield a server that scrapes ``target`` (host:port) every second, with a token if there is one, and evaluates rules as often."""
+    shown = {} if token is None else {"authorization": {"credentials": token}}
     _installed()
     folder.mkdir()
     (folder / "prometheus.yml").write_text(
@@ -70,7 +71,7 @@ def prometheus(folder: Path, target: str, rules: Path) -> Iterator[Prometheus]:
             {
                 "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
                 "rule_files": [str(rules)],
-                "scrape_configs": [{"job_name": "dskype", "static_configs": [{"targets": [target]}]}],
+                "scrape_configs": [{"job_name": "dskype", "static_configs": [{"targets": [target]}], **shown}],
             }
         )
     )

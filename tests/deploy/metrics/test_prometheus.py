@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import pytest
@@ -23,6 +24,7 @@ from dskype.deploy.metrics import following, prometheus
 from dskype.deploy.metrics import meter as meter_module
 from dskype.deploy.metrics.meter import Meter
 from dskype.deploy.metrics.prometheus import METRICS, Collector, Exporter, Metric, serve
+from dskype.deploy.web.result_rates import DELIVERED
 from dskype.topology.errors import TopologyError
 from dskype.topology.nimbus.observing import Contact, seen_health
 from dskype.topology.planning.plan import metrics_topic
@@ -32,6 +34,8 @@ from dskype.topology.runtime.nimbus.nimbus_topic import NIMBUS_TOPIC
 from .prometheus_server import promtool
 
 REPOSITORY = Path(__file__).parents[3]
+ALL = [*METRICS, *(Metric(name, "counter", ("topology", "tenant"), help) for name, help in DELIVERED)]
+"""With those of ``dskype ui`` and ``dskype webhooks``."""
 IDENTIFIERS = {"subscription", "message", "id", "registration", "key", "offset", "host", "pid"}
 
 
@@ -177,8 +181,8 @@ def test_every_metric_has_the_type_labels_and_help_of_the_table() -> None:
 
 
 def test_names_follow_the_conventions() -> None:
-    assert len({m.name for m in METRICS}) == len(METRICS)
-    for m in METRICS:
+    assert len({m.name for m in ALL}) == len(ALL)
+    for m in ALL:
         assert re.fullmatch(r"dskype_[a-z]+(_[a-z]+)*", m.name), m
         assert m.name.endswith("_total") == (m.type == "counter"), m
         assert not re.search(r"_(ms|milliseconds|kb|ns|minutes|percent)(_|$)", m.name), m
@@ -190,7 +194,7 @@ def test_names_follow_the_conventions() -> None:
 def test_the_documentation_has_the_same_table() -> None:
     text = (REPOSITORY / "docs" / "guides" / "metrics.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(dskype_\w+)` \| (\w+) \| ([^|]+) \| (.+) \|$", text, re.MULTILINE)
-    assert [Metric(name, kind, () if labels == "-" else tuple(labels.split(", ")), help) for name, kind, labels, help in rows] == list(METRICS)
+    assert [Metric(name, kind, () if labels == "-" else tuple(labels.split(", ")), help) for name, kind, labels, help in rows] == ALL
 
 
 def test_promtool_finds_no_fault_with_metrics_and_rules() -> None:
@@ -200,7 +204,7 @@ def test_promtool_finds_no_fault_with_metrics_and_rules() -> None:
 
 
 def _known_names() -> set[str]:
-    return {m.name for m in METRICS} | {f"{m.name}_{part}" for m in METRICS if m.type == "histogram" for part in ("bucket", "sum", "count")}
+    return {m.name for m in ALL} | {f"{m.name}_{part}" for m in METRICS if m.type == "histogram" for part in ("bucket", "sum", "count")}
 
 
 @pytest.mark.parametrize("file", ["docs/guides/metrics.md", "deploy/dashboards/dskype.json", "deploy/dashboards/alerts.yml"])
@@ -212,7 +216,7 @@ def test_queries_use_metrics_that_exist(file: str) -> None:
 
 
 def test_queries_use_labels_that_the_metric_has() -> None:
-    labels = {name: set(m.labels) for m in METRICS for name in _known_names() if name == m.name or name.startswith(f"{m.name}_")}
+    labels = {name: set(m.labels) for m in ALL for name in _known_names() if name == m.name or name.startswith(f"{m.name}_")}
     dashboard = json.loads((REPOSITORY / "deploy" / "dashboards" / "dskype.json").read_text(encoding="utf-8"))
     queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
     assert len(queries) > 15
@@ -330,7 +334,7 @@ class NoBroker:
         pass
 
 
-def test_the_endpoint_listens_on_this_machine_alone_unless_told_otherwise(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_endpoint_listens_on_this_machine_alone_unless_told_otherwise(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     with serve(NoBroker(), port=0, say=said.append) as exporter:
         match = re.fullmatch(r"http://127\.0\.0\.1:(\d+)/metrics", exporter.url)
@@ -346,6 +350,14 @@ def test_the_endpoint_listens_on_this_machine_alone_unless_told_otherwise(capsys
             serve(NoBroker(), port=0, host=everybody, say=said.append)
     with serve(NoBroker(), port=0, host="0.0.0.0", say=said.append, allow_remote=True):
         assert "warning: everyone who can reach 0.0.0.0 can read them" in said[-1]
+    monkeypatch.setenv("DSKYPE_METRICS_TOKEN", "a-token-of-more-than-16")
+    with serve(NoBroker(), port=0, host="0.0.0.0", say=said.append, allow_remote=True) as exporter:
+        assert said[-1] == "warning: the token and the numbers reach 0.0.0.0 without encryption"
+        url = exporter.url.replace("0.0.0.0", "127.0.0.1")
+        with pytest.raises(HTTPError, match="401"):
+            urlopen(url, timeout=5)
+        shown = Request(url, headers={"Authorization": "Bearer a-token-of-more-than-16"})
+        assert _sample(urlopen(shown, timeout=5).read().decode(), "dskype_build_info") == 1
     with socket.create_server(("127.0.0.1", int(match[1]))):  # it has let go of the port
         pass
 

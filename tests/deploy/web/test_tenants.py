@@ -20,7 +20,7 @@ from dskype.deploy.web.directory import Directory
 from dskype.deploy.web.extension import make_extension
 from dskype.deploy.web.pace import parse_pace
 from dskype.deploy.web.paced_delivery import PacedDelivery
-from dskype.deploy.web.result_rates import ResultRates
+from dskype.deploy.web.result_rates import ResultRates, TenantRate, TenantResults
 from dskype.deploy.web.webhook_settings import Webhook, parse_webhooks
 from dskype.deploy.web.webhooks import PresentQuotas, Webhooks
 from dskype.spouts.settings import Settings
@@ -239,15 +239,30 @@ def test_tokens_of_tenants_are_read_from_a_file_that_names_variables_and_no_erro
 
 def test_results_beyond_the_rate_of_a_tenant_wait_and_none_is_lost():
     quotas, clock = {"acme": Quota(max_results_per_s=10), "default": Quota(max_results_per_s=100), "free": Quota()}, [50.0]
-    rates = ResultRates(lambda: quotas, lambda: clock[0])
+    rates = ResultRates(lambda: quotas, "dskype", TenantResults(), lambda: clock[0])
     assert [rates.wait_s("acme", n) for n in (5, 0, 10, 1)] == [0, 0, 0.5, 1.5]
     assert rates.wait_s("unknown", 100) == 0 and rates.wait_s("unknown", 1) == 1 and rates.wait_s("free", 1 << 40) == 0
+    assert rates.wait_s("unknown-too", 1) == pytest.approx(1.01), "those without quotas of their own share that of the default tenant"
     clock[0] += 1.6
     assert rates.wait_s("acme", 1) == 0
     quotas["acme"] = Quota()
     assert rates.wait_s("acme", 1000) == 0
     quotas.clear()
     assert rates.wait_s("acme", 1000) == 0
+
+
+class OneRate(TenantRate):
+    """A rate that notes what is asked and counted."""
+
+    def __init__(self, secs_per_result=0.0):
+        self.secs_per_result, self.asked, self.counted = secs_per_result, [], []
+
+    def wait_s(self, results):
+        self.asked.append(results)
+        return results * self.secs_per_result
+
+    def note(self, results, waited_s):
+        self.counted.append((results, waited_s))
 
 
 def test_a_stream_of_a_tenant_sleeps_as_its_rate_says(monkeypatch):
@@ -263,10 +278,11 @@ def test_a_stream_of_a_tenant_sleeps_as_its_rate_says(monkeypatch):
         slept.append(secs)
 
     monkeypatch.setattr(own_results.asyncio, "sleep", sleep)
-    follower = own_results.OwnResults(Source(), lambda pairs: [n != 1 for n in range(len(pairs))], lambda results: results / 2)
+    rate = OneRate(0.5)
+    follower = own_results.OwnResults(Source(), lambda pairs: [n != 1 for n in range(len(pairs))], rate)
     found = asyncio.run(follower.next())
     assert [(event.name, event.id) for event in found] == [("result", "r0:0"), ("", "r0:1"), ("result", "r0:2"), ("result", "r0:3"), ("following", "r0:4")]
-    assert found[1].data is None and slept == [1.5]
+    assert found[1].data is None and slept == [1.5] and rate.counted == [(3, 1.5)]
 
 
 @pytest.mark.parametrize("paced", [False, True])
@@ -278,10 +294,10 @@ def test_a_webhook_of_a_tenant_gets_its_results_alone(kafka, tmp_path, paced):
         result(kafka, topics, id, registration, message)
     pace = parse_pace("pace", {"throttle": {"most": 5, "every_s": 3600}}, "UTC") if paced else None
     webhook = Webhook("w", receiver.url, (b"0123456789abcdef",), start="beginning", tenant="bolt", pace=pace)
-    stop, waited, client = threading.Event(), [], client_of(kafka)
+    stop, rate, client = threading.Event(), OneRate(), client_of(kafka)
     made = (kafka, client, webhook, stop, lambda line: None)
     delivery = PacedDelivery(*made, tmp_path / "state.sqlite") if paced else Delivery(*made)
-    delivery.keep_to(partial(Directory(client, tenants=True, states=False).owned, "bolt"), lambda results: waited.append(results) or 0.0)
+    delivery.keep_to(partial(Directory(client, tenants=True, states=False).owned, "bolt"), rate)
     thread = threading.Thread(target=delivery.run, daemon=True)
     thread.start()
     until(lambda: delivery.counts().results == 2)
@@ -290,7 +306,7 @@ def test_a_webhook_of_a_tenant_gets_its_results_alone(kafka, tmp_path, paced):
     until(lambda: delivery.counts().results == 3)
     stop.set()
     thread.join(60)
-    assert sum(waited) == 3
+    assert sum(rate.asked) == sum(results for results, _ in rate.counted) == 3
     assert [one["message"] for _, body, _ in receiver.requests for one in body["results"]] == ["of-bolt", "of-bolt-too", "last"]
     receiver.close()
 

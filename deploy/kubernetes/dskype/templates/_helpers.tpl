@@ -1,6 +1,6 @@
 {{/* The image of all pods. */}}
 {{- define "dskype.image" -}}
-{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
+{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ with .Values.image.digest }}@{{ . }}{{ end }}
 {{- end }}
 
 {{/* What selects the pods of a part. Call it with (list . "driver"). */}}
