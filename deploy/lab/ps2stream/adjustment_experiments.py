@@ -27,7 +27,7 @@ _LEAST_SIZES = (
     "DP, whose sum of sizes is the least possible, has 69, 81 and 88 % of what RA has with 64, 256 and 1,024 cells, and GR is within 5, 0.5 and 0.1 % of DP: the finer the cells, the more alike they are, "
     "and the less there is to choose"
 )
-_PLANNING = "messages wait while the distribution task makes the plan, not while subscriptions move: the 99th percentile of the waiting is 0.9 to 1.0 times that time in every row, and moving takes a fifth of it at most"
+_PLANNING = "messages wait while the distribution task makes the plan, not while subscriptions move: the 99th percentile of the waiting is 0.9 to 1.0 times that time in every row, and moving takes a quarter of it at most"
 _MOST = "the time follows what moves, and that differs less"
 
 
