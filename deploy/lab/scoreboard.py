@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from dskype.deploy.cli.arguments import UsageError
 from dskype.deploy.lab.boolean.experiments import EXPERIMENTS as BOOLEAN
 from dskype.deploy.lab.dskype.experiments import experiments as distribution
-from dskype.deploy.lab.dskype.workload import LONG
+from dskype.deploy.lab.dskype.workload import LONG, PLACES
 from dskype.deploy.lab.experiments import Claim, Experiment, judged, table_line
 from dskype.deploy.lab.ps2stream.adjustment_experiments import ADJUSTMENTS
 from dskype.deploy.lab.ps2stream.experiments import EXPERIMENTS as PS2STREAM
@@ -128,7 +128,8 @@ def _verdict(claim: Claim, experiment: Experiment, action: str, results: Sequenc
     for number, result in enumerate(results, 1):
         if result["paper"] != action:
             continue
-        for rows in (one["rows"] for one in result["experiments"] if one["name"] == experiment.name):
+        name = _of_its_data(experiment.name, result["data"])
+        for rows in (one["rows"] for one in result["experiments"] if one["name"] == name):
             one = judged(claim, _of_any(rows, result["data"]))
             if one["figures"] == "rows are missing":
                 continue
@@ -137,6 +138,14 @@ def _verdict(claim: Claim, experiment: Experiment, action: str, results: Sequenc
                 return verdict
             open_one = open_one if open_one.run else verdict
     return open_one
+
+
+def _of_its_data(experiment: str, data: Sequence[Mapping[str, Any]]) -> str:
+    """Return the name that an experiment about any data set has in a result: that of a result's first data set stands in it, but for the places', of which it is silent."""
+    prefix, _, last = experiment.rpartition("-")
+    if last != _ANY:
+        return experiment
+    return prefix if data[0]["name"] == PLACES else f"{prefix}-{data[0]['name']}"
 
 
 def _of_any(rows: Sequence[Mapping[str, Any]], data: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -6,7 +6,7 @@ Sections and figures are those of PS2Stream (ICDE 2017). What needs migration is
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dskype.deploy.lab.experiments import Claim, Experiment, Row, Rows, listed, ratio, series, times, trend
 from dskype.deploy.lab.ps2stream.simulation import Method
@@ -30,6 +30,15 @@ METHODS: dict[str, Method] = {
 }
 """Series -> how subscriptions and messages are distributed. The baselines are as the paper has them: they send messages by place or terms. With *H2* they also leave out what no
 subscription needs, as hybrid partitioning does."""
+
+_UNEVEN = (
+    "it sends hardly fewer copies than partitioning by frequency, 4.9 and 5.0 against 5.0 on generated tweets, whose words seldom come in pairs, and its work is less even: the busiest worker has "
+    "1.8 to 3.1 times the mean number of subscriptions, by frequency 1.0 to 1.1 times"
+)
+_SAME_PLAN = (
+    "the plan is the kd-tree's with H2: as many zones as workers, none divided by words, the same replication. So what differs is that the dispatcher looks at the words of each message, which "
+    "withholds 1 to 2 of 100 messages here, because among 100,000 subscriptions nearly every message has a word that one needs"
+)
 
 _TEXT_H2, _SPACE_H2 = tuple(f"{name}, H2" for name in _TEXT), ("kd-tree, H2",)
 
@@ -122,7 +131,7 @@ _BASELINES = Experiment(
         _group_claim("On Q2 partitioning by text is better (Figure 6b)", _TEXT, _SPACE, "q2"),
         _group_claim("On Q1 partitioning by space is better, both with H2 (Figure 6a)", _SPACE_H2, _TEXT_H2, "q1"),
         _group_claim("On Q2 partitioning by text is better, both with H2 (Figure 6b)", _TEXT_H2, _SPACE_H2, "q2"),
-        Claim("The metric is the best way of partitioning by text (mean of Q1 and Q2)", _best_of(_TEXT, "metric")),
+        Claim("The metric is the best way of partitioning by text (mean of Q1 and Q2)", _best_of(_TEXT, "metric"), _UNEVEN),
         Claim("The kd-tree is the best way of partitioning by space (mean of Q1 and Q2)", _best_of(_SPACE, "kd-tree")),
         EXACT,
     ],
@@ -148,9 +157,9 @@ _THROUGHPUT = Experiment(
         _group_claim("Goal: on Q2 at least 0.95 times that of the best (Figure 7b)", ["hybrid"], (*_ALL, *_TEXT_H2, *_SPACE_H2), "q2", 0.95),
         _group_claim("On Q3 at least 1.3 times that of the baselines with H2", ["hybrid"], (*_TEXT_H2, *_SPACE_H2), "q3", 1.3),
         *(
-            times(f"The latency on {group} is at most that of {other} (Figure 8)", (other, group), ("hybrid", group), "latency_ms", 1, 2)
+            replace(times(f"The latency on {group} is at most that of {other} (Figure 8)", (other, group), ("hybrid", group), "latency_ms", 1, 2), why=why)
             for group in GROUPS
-            for other in ("metric", "kd-tree")
+            for other, why in (("metric", ""), ("kd-tree", _SAME_PLAN))
         ),
         *(
             times(f"A kd-tree takes less memory of dispatchers on {group} (Figure 9)", ("hybrid", group), ("kd-tree", group), "dispatcher_mib", 1, 2)

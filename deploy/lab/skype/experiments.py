@@ -144,7 +144,13 @@ EXPERIMENTS: Sequence[Experiment] = (
         "Subscriptions of a cell (section 7.1: at most 1000)",
         "subscriptions of a cell",
         [Row(name, x, replace(_SKYPE, index=name, index_options={"cell_capacity": x})) for name in ("igpt", "ipt") for x in _CELLS],
-        [best("1000 are a good choice for IGPT (checked: within 10 % of the best)", "igpt", 1000, "match_us", 1.1)],
+        [
+            replace(
+                best("1000 are a good choice for IGPT (checked: within 10 % of the best)", "igpt", 1000, "match_us", 1.1),
+                why="no cell can be skipped, and runs are short: a message reads 2,182 postings with any capacity, in 997 runs of 61 cells with 1000 subscriptions each, and in 510 runs of 16 cells with 4000, which leaves "
+                "132 candidates in place of 92, of which 31 match. A run costs more to find here than the few postings that finer cells spare",
+            )
+        ],
         "index_mib",
     ),
     Experiment(

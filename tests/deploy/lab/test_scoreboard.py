@@ -72,6 +72,15 @@ def test_claims_about_a_data_set_are_judged_whatever_its_name_is():
     assert verdict(found, "DSkype", "messages: with IGPT, keyword").held is False
 
 
+@pytest.mark.parametrize(("data", "experiment"), [("pois", "tasks-pois"), ("places", "tasks")])
+def test_an_experiment_that_names_its_data_set_counts_whatever_that_is(data, experiment):
+    rows = [row("hashing", n, throughput=float(n)) for n in (4, 128)]
+    result = ran("distribution", experiment, rows)
+    result["data"][0]["name"] = data
+    found = [one for one in verdicts([result])["DSkype"] if one.claim == "hashing scales with the number of tasks"]
+    assert [(one.experiment, one.held) for one in found] == [("tasks-messages", True), ("tasks-long", "")]
+
+
 def test_code_is_old_when_it_says_something_else_or_is_gone(tmp_path, monkeypatch):
     monkeypatch.setattr(results, "ROOT", tmp_path)
     file = tmp_path / "a.py"
