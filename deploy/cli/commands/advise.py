@@ -100,6 +100,8 @@ def _apply(client: PubSub, measures: Measures, found: list[Recommendation], plan
     if not executors and not planned and not spread:
         say("nothing of this can be done while the topology runs")
         return {}
+    from dskype.deploy.capacity.watching import NotRunningError
+
     topology, told = measures.topology, dict[str, Any]()
     if executors or spread:
         _rebalance(client.kafka, topology, executors)
@@ -112,7 +114,11 @@ def _apply(client: PubSub, measures: Measures, found: list[Recommendation], plan
         replanning.await_plan(client.kafka, topology, version)
         say(f"version {version} is in force")
         told["applied_plan"] = version
-    after = _watched_again(client.kafka, topology, {c.component for c in measures.components} if spread else executors.keys(), args.seconds)
+    try:
+        after = _watched_again(client.kafka, topology, {c.component for c in measures.components} if spread else executors.keys(), args.seconds)
+    except NotRunningError as error:  # what was done has to be told all the same
+        say(f"what came of it is not known: {error}")
+        return told | {"after": None}
     if args.output != "json":
         put("")
         changed = [c.component for c in measures.components if spread or c.component in executors or (planned and c.component == measures.subscription_bolt)]

@@ -42,15 +42,18 @@ def test_a_component_with_too_few_executors_gets_more_and_results_stay_exact(clu
     conf = {"topology.acker.executors": 0, "topology.emulator.snapshot.interval.ms": 1000}
 
     def advise(*more: str) -> dict:
+        """Return what is advised; on a busy machine no task may report for six seconds, and the command says that it has no figures."""
         capsys.readouterr()
-        assert main(["advise", name, "--seconds", "6", "-o", "json", *more, "--bootstrap-servers", kafka.bootstrap_servers]) == 0
-        return json.loads(capsys.readouterr().out)
+        code = main(["advise", name, "--seconds", "6", "-o", "json", *more, "--bootstrap-servers", kafka.bootstrap_servers])
+        printed, said = capsys.readouterr()
+        assert code == 0 or "has reported within" in said or "figures of now" in said, said
+        return json.loads(printed) if code == 0 else {"advice": []}
 
     with cluster.submit_topology(name, conf, builder.create_topology()) as handle:
         handle.backend.wait_until(lambda stats: stats.total("sink", "executed") > 100, 60)
         # While a long batch runs its tasks report nothing: then nothing is advised for them.
         advised = wait_for(lambda: next((one for one in advise()["advice"] if (one["kind"], one["component"]) == ("executors", "first")), None), 120, "advice")
-        assert list(advise()["hosts"]) == [socket.gethostname()]
+        assert list(wait_for(lambda: advise().get("hosts"), 120, "figures")) == [socket.gethostname()]
         assert advised["numbers"]["executors"] == 1 and advised["numbers"]["busiest"] > 0.5 and advised["executors"]["first"] > 1
         assert len(executors("first")) == 1, "nothing is changed without --apply"
         applied = wait_for(lambda: advise("--apply").get("applied"), 120, "the change")

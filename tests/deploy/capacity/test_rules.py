@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from dskype.deploy.capacity import watching
 from dskype.deploy.capacity.replanning import Plans
 from dskype.deploy.capacity.rules import ComponentLoad, Measures, Processors, recommend, why_no_plan, why_nothing
+from dskype.deploy.cli.commands import advise
 from dskype.deploy.cli.commands.advise import compared, document, lines
 from dskype.deploy.client.advice import Advice, Candidate
 
@@ -210,3 +213,16 @@ def test_text_and_json_say_the_same() -> None:
     assert data["unknown"] == {"other": "task 9 has not reported yet"} and "unknown: task 9 has not reported yet" in text
     assert data["advice"][0]["what"] in text and data["advice"][0]["command"] in text and data["nothing"] is None
     assert document("t-1-1", seen(), [])["nothing"]
+
+
+def test_what_was_changed_is_told_even_if_nobody_reports_afterwards(monkeypatch, capsys) -> None:
+    def silent(*_: object) -> None:
+        raise watching.NotRunningError("No task of t has reported within 6 s.")
+
+    done: list[dict[str, int]] = []
+    monkeypatch.setattr(watching, "watch", silent)
+    monkeypatch.setattr(advise, "_rebalance", lambda kafka, topology, executors: done.append(executors))
+    measures = seen(bolt((0.4, 0.4, 0.1)))
+    told = advise._apply(SimpleNamespace(kafka=None), measures, recommend(measures), None, Namespace(seconds=6, output="json"))
+    assert told == {"applied": {"bolt": 3}, "after": None} and done == [{"bolt": 3}]
+    assert "No task of t has reported within 6 s." in capsys.readouterr().err
