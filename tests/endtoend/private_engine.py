@@ -37,14 +37,11 @@ cd "$1"
 if [ -n "$2" ]; then
     mount -t overlay -o "lowerdir=$2,upperdir=$1/upper,workdir=$1/work,metacopy=on" overlay "$1/writable"
     chown 1000:1000 "$1/writable"
-    [ -z "$4" ] || chown -R 1000:1000 $4
+    # Files that other tests remove meanwhile, such as locks, need no owner.
+    if [ -n "$4" ] && ! LC_ALL=C chown -R 1000:1000 $4 2> "$1/chown.log" && grep -v "No such file or directory" "$1/chown.log"; then exit 1; fi
 fi
-# An engine that starts containerd itself gives it fifteen seconds, which are too few on a busy machine.
-printf 'version = 2\\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\\n' > "$1/containerd.toml"
-containerd --config "$1/containerd.toml" --root "$1/containerd" --state /run/containerd --address "$1/containerd.socket" &
-until [ -S "$1/containerd.socket" ]; do kill -0 $! || exit 1; sleep 0.1; done
 # There is no name server but the engine's own, which says nothing when it is asked for a container that is gone: ask once, for a second, not for twenty.
-dockerd --containerd "$1/containerd.socket" --dns-opt timeout:1 --dns-opt attempts:1 --data-root "$1/data" --exec-root "$1/exec" --pidfile "$1/pid" -H "unix://$1/socket" --cgroup-parent "/$3" \
+dockerd --dns-opt timeout:1 --dns-opt attempts:1 --data-root "$1/data" --exec-root "$1/exec" --pidfile "$1/pid" -H "unix://$1/socket" --cgroup-parent "/$3" \
     --bip 10.90.0.1/24 --default-address-pool base=10.91.0.0/16,size=24 --shutdown-timeout 1 &
 wait $!
 """
