@@ -2,6 +2,7 @@
 
 import { authorized, getFrom, keep, token } from "/static/api.js";
 import { count, el, facts, moment, rate, show, table, term } from "/static/dom.js";
+import { showEvents } from "/static/events.js";
 import { colour } from "/static/dskype/colours.js";
 import { offerTopologies, path } from "/static/dskype/page.js";
 
@@ -199,7 +200,7 @@ async function render() {
       measures.streams,
     ),
   );
-  await planned;
+  await Promise.all([planned, showEvents(measures.id)]);
 }
 
 let offered = false;
