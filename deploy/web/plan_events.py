@@ -30,12 +30,12 @@ class PlanEvents:
                 if isinstance(value := metrics.get(name), (int, float)):
                     was = max(before.values(), default=value)
                     before[task["task"]] = value
-                    self._tell(name, int(was), int(max(before.values())), {"component": str(record["component"])}, record["time_ms"])
+                    self._tell(name, int(was), int(max(before.values())), str(record["component"]), record["time_ms"])
 
-    def _tell(self, name: str, was: int, now: int, where: Mapping[str, str], time_ms: int) -> None:
+    def _tell(self, name: str, was: int, now: int, component: str, time_ms: int) -> None:
         if name == _MOVING and (was == 0) != (now == 0):
             what = f"{now:,} subscriptions begin to move to other tasks" if now else "subscriptions have moved to other tasks"
-            self._timeline.add(time_ms, "moves", what, **where)
+            self._timeline.add(time_ms, "moves", what, component=component)
         elif name != _MOVING and now > was:
             what = f"version {now} of the plan, was {was}" if name == _CHANGES else "a plan was refused"
-            self._timeline.add(time_ms, "plan", what, **where, times=1 if name == _CHANGES else now - was)
+            self._timeline.add(time_ms, "plan", what, component=component, times=1 if name == _CHANGES else now - was)
