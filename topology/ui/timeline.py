@@ -66,7 +66,7 @@ class Timeline:
         self._term: int | None = None
         self._letters: dict[int, tuple[int, Mapping[str, int]]] = {}  # task -> most dead letters that it has reported, and by reason
         self._driver: Mapping[str, Any] | None = None
-        self._errors: dict[str, str] = {}  # component -> its last error
+        self._reasons: dict[str, tuple[int, str]] = {}  # component, "" the topology -> when it had the last error, or was rebalanced, and that
 
     def add(self, time_ms: int, kind: str, what: str, *, component: str = "", why: str = "", times: int = 1) -> None:
         """Add an event, or count it to the last one of its kind if that was the same a moment ago."""
@@ -98,6 +98,8 @@ class Timeline:
             return
         old, new = before["summary"], record["summary"]
         if (status := new.get("status")) != old.get("status"):
+            if status == "REBALANCING":
+                self._reasons[""] = time_ms, "the topology was rebalanced"
             self.add(time_ms, "rebalance" if status == "REBALANCING" else "status", f"{status}, was {old.get('status')}")
         sizes = [f"{new[key]} {name}, were {old[key]}" for key, name in _SIZES.items() if key in new and key in old and new[key] != old[key]]
         if sizes:
@@ -122,10 +124,15 @@ class Timeline:
             self._note_letters(record, time_ms)
         elif kind == "error":
             component, text = str(record.get("component", "")), str(record.get("error", ""))
-            self._errors[component] = cause = text.rstrip().rpartition("\n")[2]
+            self._reasons[component] = time_ms, (cause := text.rstrip().rpartition("\n")[2])
             self.add(time_ms, "error", "error", component="" if component == "__driver" else component, why=cause)
         elif kind == "driver":
             self._note_driver(record, time_ms)
+
+    def _reason(self, component: str, time_ms: int) -> str:
+        """Return what had just happened to a component, or to the topology, before a time; "" if nothing had."""
+        reasons = (self._reasons[about] for about in (component, "") if about in self._reasons)
+        return max(((at, why) for at, why in reasons if abs(time_ms - at) <= _SAME_MS), default=(0, ""))[1]
 
     def _note_process(self, record: Mapping[str, Any], time_ms: int) -> None:
         component, term = str(record["component"]), int(record.get("term", 0))
@@ -137,7 +144,7 @@ class Timeline:
         if term > (self._term if self._term is not None else term):
             self.add(time_ms, "start", f"its executors work for driver number {term}")
         elif term == of_term and process != record.get("pid"):
-            self.add(time_ms, "restart", "new process of an executor", component=component, why=self._errors.get(component, ""))
+            self.add(time_ms, "restart", "new process of an executor", component=component, why=self._reason(component, time_ms))
         self._term = max(term, self._term or 0)
 
     def _note_letters(self, record: Mapping[str, Any], time_ms: int) -> None:
@@ -156,6 +163,6 @@ class Timeline:
         for component, n in record["restarts"].items():
             again = n - before["restarts"].get(component, 0)
             if again > 0:
-                self.add(time_ms, "restart", "its query was started again", component=component, why=self._errors.get(component, ""), times=again)
+                self.add(time_ms, "restart", "its query was started again", component=component, why=self._reason(component, time_ms), times=again)
         if record["state"] != before["state"]:
             self.add(time_ms, "health", f"{record['state']}, was {before['state']}", why="; ".join(record["why"]))

@@ -105,6 +105,18 @@ def test_health_and_started_queries_are_in_the_reports_of_the_driver(timeline):
     ]
 
 
+def test_only_what_has_just_happened_is_the_reason_of_a_restart(timeline):
+    timeline.see(record(), 500)
+    timeline.feed(stats(1000))
+    timeline.feed(error(1500, "boom"))
+    timeline.feed(stats(90_000, pid=2))
+    timeline.see(record("REBALANCING"), 165_000)
+    timeline.feed(stats(170_000, pid=3))
+    timeline.feed(error(231_000, "bang"))
+    timeline.feed(stats(232_000, pid=4))
+    assert [e["why"] for e in timeline.as_json()["events"] if e["kind"] == "restart"] == ["bang", "the topology was rebalanced", ""]
+
+
 def test_two_hundred_events_stay_and_one_that_is_submitted_again_begins_anew(timeline):
     for i in range(300):
         timeline.add(i * 100_000, "kind", str(i))

@@ -11,7 +11,7 @@ const COLUMNS = [
   ["What", ({ what }) => what, "long", "what changed in the reports of the topology"],
   ["Times", ({ times }) => times, "number", "how often that was, where the time between was less than a minute"],
   ["Component", ({ component }) => component, "long", "of which this was reported; empty: the whole topology"],
-  ["Why", ({ why }) => why, "long", "the reasons that were reported with it, or the last error of the component before it"],
+  ["Why", ({ why }) => why, "long", "the reasons that were reported with it, or what had happened to the component in the minute before"],
 ];
 
 /** Show the events of a topology in the element `events`. */
