@@ -12,6 +12,7 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError
 
 from dskype.deploy.metrics.reader import MetricsReader, Sink
+from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.nimbus.observing import Contact, ContactWatch
 from dskype.topology.runtime.kafka.connections import FAILOVER_MS
 from dskype.topology.runtime.nimbus.liveness import HeartbeatWatch
@@ -60,10 +61,19 @@ class Following(Generic[S]):
     :param kafka: how to reach the brokers.
     :param make_sink: makes what receives the metrics of one topology, from its record in the nimbus topic.
     :param names: only these topologies; None: all.
+    :param tell: called with a sink, each record of its topology in the nimbus topic from then on, and when that was written, epoch ms.
     :ivar lock: held while sinks are fed; hold it to read a sink as of one moment.
     """
 
-    def __init__(self, kafka: Any, make_sink: Callable[[Mapping[str, Any]], S], *, names: list[str] | None = None) -> None:
+    def __init__(
+        self,
+        kafka: Any,
+        make_sink: Callable[[Mapping[str, Any]], S],
+        *,
+        names: list[str] | None = None,
+        tell: Callable[[S, Mapping[str, Any], int], object] = lambda sink, record, time_ms: None,
+    ) -> None:
+        self._tell = tell
         self._kafka, self._make_sink, self._names = kafka, make_sink, None if names is None else set(names)
         self.lock = threading.Lock()
         self._sources: dict[str, tuple[dict[str, Any], MetricsReader[S]]] = {}
@@ -152,6 +162,9 @@ class Following(Generic[S]):
                 else:
                     self._records[name] = document
                     self._watched.update(name, document, record.timestamp)
+                    if name in self._sources and self._sources[name][0]["id"] == document["state"]["id"]:
+                        with self.lock:
+                            self._tell(self._sources[name][1].sink, document, record.timestamp)
         self._watched.looked()
         for name in list(self._sources):
             identity, source = self._sources[name][0]["id"], self._sources[name][1]
@@ -165,6 +178,7 @@ class Following(Generic[S]):
                 source = MetricsReader(self._kafka, name, self._make_sink(record))
                 with self.lock:
                     self._sources[name] = record["state"], source
+                    self._tell(source.sink, record, now_ms())
 
     def _poll(self) -> None:
         for _, source in list(self._sources.values()):

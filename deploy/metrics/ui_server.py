@@ -48,7 +48,7 @@ class FollowedCluster:
 
     def __init__(self, kafka: Any, make_reports: Callable[[Mapping[str, Any]], Reports] = lambda record: Reports()) -> None:
         self._kafka = kafka
-        self._following: Following[Reports] = Following(kafka, make_reports)
+        self._following: Following[Reports] = Following(kafka, make_reports, tell=lambda reports, record, time_ms: reports.timeline.see(record, time_ms))
         self.lock = self._following.lock
         self._client = ClusterClient(kafka)
 

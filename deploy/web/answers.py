@@ -13,6 +13,7 @@ from starlette.requests import Request
 from dskype.bolts.results import STORES
 from dskype.deploy.client.plans import PlanOvertakenError, send_plan, with_partitions
 from dskype.deploy.client.topic_reader import UnreachableError
+from dskype.deploy.metrics.flows import flows
 from dskype.deploy.metrics.meter import measure
 from dskype.deploy.metrics.reader import describe
 from dskype.deploy.web.directory import Entry
@@ -116,6 +117,7 @@ class Answers:
             "draft": self._draft,
             "search": self._search,
             "measures": self._measures,
+            "flows": self._flows,
             "trend": lambda request: self._watched(request)[1].trend.columns(),
             "partitions": lambda request: self._feed(request).partitions(),
             "plan.svg": lambda request: Picture(self._feed(request).picture()),
@@ -172,6 +174,12 @@ class Answers:
             return self._earlier(request, reports)
         with self._feeds.source.lock:
             return measure(reports.meter, describe(view.record, view.alive), ends=view.ends)
+
+    def _flows(self, request: Request) -> dict[str, Any]:
+        """Answer how many tuples went from which task to which."""
+        reports = self._watched(request)[1]
+        with self._feeds.source.lock:
+            return {"time_ms": (time_ms := now_ms()), "flows": flows(reports.meter, time_ms)}
 
     def _earlier(self, request: Request, reports: WatchedReports) -> dict[str, Any] | None:
         """Answer what was measured then, with the numbers of the plan that was in force, as far as Kafka still has it."""

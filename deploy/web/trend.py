@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from dskype.deploy.metrics.meter import Meter, measure
+from dskype.deploy.web.plan_events import PlanEvents
 from dskype.spouts import streams
 from dskype.topology.ui.view import Reports
 
@@ -183,6 +184,7 @@ class WatchedReports(Reports):
         super().__init__()
         self._conf = record["state"].get("conf") or {}
         self.meter, self.trend, self.earlier = Meter(_WINDOW_S), Trend(self._conf), Earlier(self._conf)
+        self._plan_events = PlanEvents(self.timeline)
 
     def feed_record(self, record: dict[str, Any]) -> None:
         """Add a parsed record of the metrics topic; raise one of several errors if it is none."""
@@ -191,6 +193,8 @@ class WatchedReports(Reports):
         self.meter.feed_record(record)
         if self.meter.stats is not before:  # another topology of the same name
             self.trend, self.earlier = Trend(self._conf), Earlier(self._conf)
+            self._plan_events = PlanEvents(self.timeline)
         if record.get("kind") == "stats" and not record["component"].startswith("__"):
+            self._plan_events.note(record)
             self.trend.note(self.meter, record["time_ms"])
             self.earlier.note(self.meter, record["time_ms"])

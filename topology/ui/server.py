@@ -218,6 +218,7 @@ class _Api:
     def own_readers(self) -> Mapping[str, Answer]:
         """Return path below ``/api/ui/`` -> what answers a GET: what these pages need and Storm's API does not have."""
         return {
+            "topology/{id}/events": lambda r: self._view(r).reports.timeline.as_json(),
             "topology/{id}/logs": lambda r: logs.log_files(self._view(r).logs),
             "topology/{id}/log": lambda r: logs.log_part(
                 self._view(r).logs, r.query_params.get("file", ""), _number(r, "end", None), _number(r, "bytes", logs.PART_BYTES)

@@ -17,6 +17,7 @@ from dskype.topology.nimbus.observing import Contact, seen_health, started_ms
 from dskype.topology.planning.acker_streams import ACKER_COMPONENT_ID
 from dskype.topology.planning.outline import ComponentOutline, ExecutorOutline, PlanOutline
 from dskype.topology.ui.formats import encoded
+from dskype.topology.ui.timeline import Timeline
 from dskype.topology.ui.windows import ALL_TIME, WINDOWS, CounterHistory, Counts, Window
 
 __all__ = ["BrokersAwayError", "ClusterSource", "Reports", "TopologyView", "find"]
@@ -44,11 +45,12 @@ class Reports:
 
     :ivar stats: the newest reports, and the last errors.
     :ivar history: counts over time.
+    :ivar timeline: what happened.
     :ivar expired: topic -> records that Kafka has dropped by age or size; the reader sets it.
     """
 
     def __init__(self) -> None:
-        self.stats, self.history = TopologyStats(), CounterHistory()
+        self.stats, self.history, self.timeline = TopologyStats(), CounterHistory(), Timeline()
         self.expired: dict[str, int] = {}
 
     def positions(self) -> dict[str, dict[tuple[str, int], int]]:
@@ -69,6 +71,7 @@ class Reports:
                 self.stats, self.history = TopologyStats(), CounterHistory()
             self.history.add_record(record)
         self.stats.feed_record(record)
+        self.timeline.feed(record)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,9 @@
 
 import { authorized, getFrom, keep, token } from "/static/api.js";
 import { count, el, facts, moment, rate, show, table, term } from "/static/dom.js";
+import { showEvents } from "/static/events.js";
 import { colour } from "/static/dskype/colours.js";
+import { showFlows } from "/static/dskype/flows.js";
 import { offerTopologies, path } from "/static/dskype/page.js";
 
 const HEIGHT = 190;
@@ -157,7 +159,7 @@ const taskRows = (measures, target) => measures?.components.find(({ component })
 const receivedBy = (measures) => new Map((measures?.streams.find(({ stream }) => stream === "matching")?.tasks ?? []).map(({ task, tuples }) => [task, tuples]));
 
 async function render() {
-  const [measures, trend, earlier] = await Promise.all([path("measures"), path("trend"), path("measures", { ago_s: DAY_S })].map(getFrom));
+  const [measures, trend, earlier, { flows }] = await Promise.all([path("measures"), path("trend"), path("measures", { ago_s: DAY_S }), path("flows")].map(getFrom));
   const then = wantedOf(earlier, measures);
   const planned = showPlan(then);
   const matching = measures.streams.find(({ stream }) => stream === "matching");
@@ -199,7 +201,8 @@ async function render() {
       measures.streams,
     ),
   );
-  await planned;
+  showFlows(flows);
+  await Promise.all([planned, showEvents(measures.id)]);
 }
 
 let offered = false;

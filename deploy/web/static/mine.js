@@ -3,6 +3,7 @@
 import { getFrom, postTo, token } from "/static/api.js";
 import { el, show } from "/static/dom.js";
 import { connection, path, renewing, Stream, topology } from "/static/dskype/page.js";
+import { PAUSED, forget, pause, paused, resume } from "/static/dskype/paused.js";
 import { words } from "/static/dskype/results.js";
 
 const MOST = 50;
@@ -47,7 +48,8 @@ export class Mine {
       const query = ids.map((id) => `&id=${encodeURIComponent(id)}`).join("");
       const { subscriptions } = await getFrom(path("subscriptions", { limit: 500 }) + query);
       this.known = new Map(subscriptions.map((one) => [one.id, one]));
-      this.#keep(ids.filter((id) => this.known.has(id)));
+      for (const id of this.known.keys()) forget(id); // somebody has registered it again
+      this.#keep(ids.filter((id) => this.known.has(id) || paused().has(id)));
     }
     this.#follow();
     this.render();
@@ -57,6 +59,7 @@ export class Mine {
   choose(id, fields) {
     this.chosen = id;
     if (id !== null && fields) {
+      forget(id);
       this.known.set(id, { ...fields, id });
       const before = this.ids;
       this.#keep([id, ...before.filter((one) => one !== id)]);
@@ -89,6 +92,7 @@ export class Mine {
   }
 
   #forget(id) {
+    forget(id);
     this.#keep(this.ids.filter((one) => one !== id));
     this.known.delete(id);
     this.#follow();
@@ -102,20 +106,38 @@ export class Mine {
     this.act.removed(id);
   }
 
+  async #pause(id) {
+    await pause(id);
+    this.act.removed(id);
+    this.render();
+  }
+
+  async #resume(id) {
+    try {
+      this.known.set(id, { ...(await resume(id)), id, status: "sent" });
+    } finally {
+      this.render();
+    }
+  }
+
   #state(id) {
+    if (paused().has(id)) return PAUSED;
     const { status, error } = this.known.get(id) ?? {};
     if (status === "refused") return el("span", { class: "bad" }, `refused: ${error}`);
     return connection(this.connection) === "the brokers do not answer" ? "not known: the brokers do not answer" : (status ?? "sent");
   }
 
   #row(id) {
-    const fields = this.known.get(id) ?? {};
+    const rests = paused().get(id);
+    const fields = rests ?? this.known.get(id) ?? {};
     const last = this.last.get(id);
+    const done = (promise) => promise.catch(this.act.problem);
     const button = (text, act) => el("button", { type: "button", onclick: act, "aria-label": `${text} ${id}` }, text);
     const buttons = [
-      button("Show", () => this.act.follow(id)),
+      ...(rests ? [] : [button("Show", () => this.act.follow(id))]),
       button("Edit", () => this.act.edit(id, fields)),
-      fields.status === "removed" || !token() ? button("Forget", () => this.#forget(id)) : button("Remove", () => this.#remove(id).catch(this.act.problem)),
+      ...(!token() ? [] : rests ? [button("Continue", () => done(this.#resume(id)))] : ["active", "pending", "sent"].includes(fields.status) ? [button("Pause", () => done(this.#pause(id)))] : []),
+      rests || fields.status === "removed" || !token() ? button("Forget", () => this.#forget(id)) : button("Remove", () => done(this.#remove(id))),
     ];
     return el(
       "li",

@@ -3,6 +3,7 @@
 import { getFrom, parameters, postTo, token } from "/static/api.js";
 import { count, el, link, moment, show, table } from "/static/dom.js";
 import { address, mapAddress, field, offerTopologies, path, problem } from "/static/dskype/page.js";
+import { PAUSED, forget, pause, paused, resume } from "/static/dskype/paused.js";
 import { where, words } from "/static/dskype/results.js";
 
 const here = { prefix: parameters.get("prefix") || null, after: parameters.get("after"), tenant: parameters.get("tenant") || null };
@@ -17,7 +18,33 @@ function status({ status, since, error, limit }) {
 async function remove(id) {
   if (!confirm(`Remove the subscription ${id}?`)) return;
   await postTo(path("subscriptions/remove"), { id });
-  await render();
+}
+
+const WHAT = [
+  ["Kind", ({ type }) => type ?? ""],
+  ["Words", words, "long"],
+  ["Where", where, "long"],
+];
+
+/** Return a button of a row; what it does is followed by a new look at the list. */
+function button(id, text, act) {
+  const onclick = async () => {
+    show("answer");
+    try {
+      await act(id);
+    } catch (error) {
+      problem(error);
+    }
+    await render().catch(problem);
+  };
+  return el("button", { type: "button", "aria-label": `${text} ${id}`, onclick }, text);
+}
+
+/** Show those that are paused: they are not in the list. */
+function showPaused() {
+  const rows = [...paused()].map(([id, fields]) => ({ id, ...fields }));
+  const buttons = ({ id }) => [token() ? button(id, "continue", resume) : "", " ", button(id, "forget", forget)];
+  show("paused", ...(rows.length ? [el("h2", {}, "Paused"), el("p", { class: "quiet" }, PAUSED), table([["Id", ({ id }) => id, "long"], ...WHAT, ["", buttons]], rows)] : []));
 }
 
 async function render() {
@@ -31,17 +58,16 @@ async function render() {
       [
         ["Id", ({ id }) => link(mapAddress({ sub: id }), id), "long"],
         ...(shared ? [["Tenant", ({ tenant }) => (typeof tenant === "string" ? tenant : "default"), "long"]] : []),
-        ["Kind", ({ type }) => type ?? ""],
-        ["Words", words, "long"],
-        ["Where", where, "long"],
+        ...WHAT,
         ["Status", status, "long"],
         ["Registered", ({ registered_ms }) => moment(registered_ms / 1000)],
-        ...(token() ? [["", ({ id }) => el("button", { type: "button", onclick: () => remove(id).catch(problem) }, "remove")]] : []),
+        ...(token() ? [["", ({ id }) => [button(id, "pause", pause), " ", button(id, "remove", remove)]]] : []),
       ],
       subscriptions,
       "none",
     ),
   );
+  showPaused();
   show("pages", here.after ? link(page({ after: null }), "first page") : "", after ? link(page({ after }), "next page") : "");
 }
 

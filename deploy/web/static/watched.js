@@ -1,7 +1,7 @@
 // The subscription that is chosen: how it is, its list and its newest results, beside the map and on it. Leaflet is `L`.
 
 import { postTo, token } from "/static/api.js";
-import { count, el, facts, show, table } from "/static/dom.js";
+import { NewestTable, count, el, facts, show, table } from "/static/dom.js";
 import { colour } from "/static/dskype/colours.js";
 import { connection, path, shareAddress } from "/static/dskype/page.js";
 import { MOVES, columns, lines, where, words } from "/static/dskype/results.js";
@@ -33,6 +33,7 @@ export class Watched {
    */
   constructor(map, things, chosen, act) {
     Object.assign(this, { map, things, chosen, act, watch: null });
+    this.changes = new NewestTable("changes");
     this.pins = L.layerGroup().addTo(map);
     map.createPane("pins").style.zIndex = 450;
     this.renderer = L.svg({ pane: "pins" });
@@ -117,7 +118,7 @@ export class Watched {
     const placed = entries.filter(({ lat }) => lat !== undefined);
     const movesOnly = watch.newest.length > 0 && watch.newest.every(isMove);
     show("list", watch.isTopk ? [el("h3", {}, "Present list"), table(columns({ isTopk: true, watermark: watch.newestWatermark }), entries, "nothing yet")] : []);
-    show("changes", table([["Time", ({ time_ms }) => time(time_ms)], ["What", what], ...(movesOnly ? MOVES : columns({ isScored: watch.fields?.type === "threshold" }))], watch.newest, "nothing yet"));
+    this.changes.show([["Time", ({ time_ms }) => time(time_ms)], ["What", what], ...(movesOnly ? MOVES : columns({ isScored: watch.fields?.type === "threshold" }))], watch.newest, "nothing yet");
     show("placed", el("p", { class: "quiet" }, `${placed.length} of ${entries.length} ${watch.isTopk ? "in the list" : "of the newest"} have a known place`));
     this.#pin(watch, placed.filter((entry) => !isMove(entry))); // objects move on, and are shown where they are
   }

@@ -496,6 +496,24 @@ def test_only_the_topologies_that_are_asked_for_are_followed(quick: None) -> Non
     assert {name for _, name in found if name is not None} == {"y"}
 
 
+def test_every_record_of_a_topology_from_then_on_is_told_with_its_time(quick: None) -> None:
+    log, told = Log(), []
+    log.say("x", "x-1-1")
+    log.say("x", "x-1-1", "INACTIVE")
+    followed = following.Following(log, lambda record: Meter(), tell=lambda meter, record, time_ms: told.append((record["summary"]["status"], time_ms)))
+    followed.start()
+    try:
+        for statuses in (["INACTIVE"], ["INACTIVE", "ACTIVE"]):
+            deadline = time.monotonic() + 10
+            while [status for status, _ in told] != statuses:
+                assert time.monotonic() < deadline, told
+                time.sleep(0.01)
+            log.say("x", "x-1-1")
+    finally:
+        followed.close()
+    assert all(abs(time_ms / 1000 - time.time()) < 60 for _, time_ms in told)
+
+
 def test_a_broker_that_is_away_for_a_while_is_tried_again(quick: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     log, failures = Log(), [KafkaError("away"), KafkaError("away")]
     log.say("x", "x-1-1")

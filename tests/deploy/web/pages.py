@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
+
 
 def fill(browser, values):
     script = "for (const [name, value] of Object.entries(JSON.parse(arguments[0]))) document.getElementById('form').elements.namedItem(name).value = value"
@@ -57,3 +59,13 @@ def key(browser, name, selector="body"):
 def put(browser, tool):
     """Let the keyboard put a shape into the middle of the map."""
     browser.run("document.querySelector(`#tools [data-tool=${arguments[0]}]`).click()", tool)
+
+
+def violations(browser, axe):
+    """Return what axe-core finds wrong on the page that is shown."""
+    browser.run(axe)
+    script = """
+        const found = await axe.run(document, { runOnly: arguments[0] });
+        return JSON.stringify(found.violations.map(({ id, nodes }) => [id, ...nodes.slice(0, 3).map(({ html }) => html.slice(0, 200))]));
+    """
+    return json.loads(browser.run(f"return (async (...given) => {{ {script.replace('arguments', 'given')} }})(...arguments)", RULES))

@@ -71,6 +71,7 @@ def run_for(reports: WatchedReports, secs: int, end_ms: int, shares: Sequence[fl
             {
                 "task": i + 2,
                 "executed": {"distribution-bolt/matching": received[i]},
+                "received": {"1": received[i]},
                 "stream_bytes": {"distribution-bolt/matching": received[i] * 120},
                 "busy_ns": int(busy[i]),
                 "watermark": messages,

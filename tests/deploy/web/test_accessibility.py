@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-from pathlib import Path
 
 import pytest
 
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.nimbus.observing import Contact
-from tests.needs import unavailable
 from tests.topology.ui.browser import Browser
 
-from .pages import draw, fill, put, take, type_into
+from .pages import draw, fill, put, take, type_into, violations
 from .scene import messages, run_for, run_plan, watched
 from .server import TOKEN, view
 from .test_result_feed import write_result
@@ -21,27 +18,6 @@ from .test_search import answer, with_topics
 from .test_web_objects import follow_station, say, tell
 
 pytestmark = pytest.mark.product
-
-RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
-
-
-@pytest.fixture(scope="module")
-def axe():
-    """The script of axe-core, of the package axe-core-python."""
-    found = importlib.util.find_spec("axe_core_python")
-    if found is None:
-        unavailable("axe-core-python is not installed")
-    return (Path(found.submodule_search_locations[0]) / "axe.min.js").read_text(encoding="utf-8")
-
-
-def violations(browser, axe):
-    """Return what axe-core finds wrong on the page that is shown."""
-    browser.run(axe)
-    script = """
-        const found = await axe.run(document, { runOnly: arguments[0] });
-        return JSON.stringify(found.violations.map(({ id, nodes }) => [id, ...nodes.slice(0, 3).map(({ html }) => html.slice(0, 200))]));
-    """
-    return json.loads(browser.run(f"return (async (...given) => {{ {script.replace('arguments', 'given')} }})(...arguments)", RULES))
 
 
 @pytest.fixture

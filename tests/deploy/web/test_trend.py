@@ -49,6 +49,25 @@ def test_a_topology_that_is_submitted_again_begins_a_new_trend(reports):
     assert reports.trend.columns()["time_s"] == [] and list(reports.meter.stats.tasks) == [2]
 
 
+def test_changes_of_the_plan_and_moves_of_subscriptions_are_events(reports):
+    def told(version, moving, refused=0, task=1):
+        metrics = {"plan_version": version, "moving": moving, "plans_refused": refused}
+        reports.feed(report("distribution-bolt", 1_000_000, {"task": task, "metrics": metrics}))
+
+    for arguments in ((1, 0), (2, 0), (2, 40), (2, 9), (2, 0), (2, 0, 0, 5), (2, 0, 1), (2, 0, 1, 5)):
+        told(*arguments)
+    found = reports.timeline.as_json()["events"]
+    assert {event["component"] for event in found} == {"distribution-bolt"} and reports.timeline.since_ms == 940_000
+    assert sorted((event["kind"], event["what"]) for event in found) == [
+        ("moves", "40 subscriptions begin to move to other tasks"),
+        ("moves", "subscriptions have moved to other tasks"),
+        ("plan", "a plan was refused"),
+        ("plan", "version 2 of the plan, was 1"),
+    ]
+    reports.feed(json.dumps({**json.loads(report("b", 2_000_000, {"task": 1})), "topology": "dskype-2-2"}).encode())
+    assert reports.timeline.as_json()["events"] == []
+
+
 def test_where_nothing_was_reported_there_is_a_row_without_values_and_no_rate_over_it(reports):
     before = reports.trend.columns()
     run_for(reports, 30, 1_000_000 + 630_000)  # ten minutes later

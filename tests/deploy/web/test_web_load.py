@@ -53,6 +53,18 @@ def test_every_number_is_explained(browser, served, reports):
     assert browser.problems() == []
 
 
+def test_the_flow_between_tasks_is_that_of_the_answer_and_has_shades(browser, served, reports):
+    run_for(reports, 60, now_ms())
+    open_load(browser, served)
+    (pair,) = get(served, "flows")["flows"]
+    assert (pair["source"], pair["target"], pair["senders"], pair["receivers"]) == ("distribution-bolt", "subscription-bolt", [1], [2, 3])
+    (row,) = browser.rows("#flow")
+    assert row["Task"] == "1" and [300 < float(row[f"to {id}"]) < 700 for id in (2, 3)] == [True, True]
+    cells = browser.run("return [...document.querySelectorAll('#flow .flow')].map((cell) => [cell.dataset.shade, cell.title])")
+    assert cells == [["4", f"{pair['tuples'][0][0]:,} in all"], ["3", f"{pair['tuples'][0][1]:,} in all"]]
+    assert browser.run("return document.querySelector('[name=pair]').value") == "distribution-bolt to subscription-bolt" and browser.problems() == []
+
+
 def test_without_history_nothing_is_compared(browser, served, reports):
     run_for(reports, 60, now_ms())
     open_load(browser, served)

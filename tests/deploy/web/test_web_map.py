@@ -228,37 +228,6 @@ def test_a_place_is_found_by_its_name_with_the_keyboard(page):
     assert page.run("return document.getElementById('places').hidden") is True
 
 
-def test_my_subscriptions_show_how_they_are_and_their_last_result(page, kafka, served):
-    topics = kafka.topology()
-    put(page, "bbox")
-    type_into(page, "id", "mine")
-    type_into(page, "expression", '"<i>tea</i>"')
-    registered(page, kafka)
-    page.wait("document.querySelector('#mine li')?.innerText.includes('sent')")
-    active = {"v": 1, "subscription": "mine", "registration": "0-0", "event": "active", "watermark": 0}
-    kafka.broker.write(topics.registrations, "mine", json.dumps(active).encode())
-    page.wait("document.querySelector('#mine li').innerText.includes('active')")
-    publish(kafka, topics, "m1", "<b>tea</b> time")
-    write_result(kafka, topics, "mine", 1, op="match")
-    page.wait(
-        "document.querySelector('#mine li').innerText.includes('last result') && document.querySelector('#mine li').innerText.includes('<b>tea</b> time')"
-    )
-    page.open(f"{served.url}index.html")
-    page.open(served.url)
-    page.wait("document.querySelector('#mine li')?.innerText.includes('<i>tea</i>')")
-    assert page.run("return document.querySelectorAll('#mine li b, #mine li i').length") == 1, "its id alone is bold"
-    page.click("//button[@aria-label='Show mine']")
-    page.wait("document.querySelector('#state').innerText.includes('live')")
-    page.wait("document.querySelector('#mine li').getAttribute('aria-current') === 'true'")
-    page.click("//button[text()='Share']")
-    page.wait("document.querySelector('#answer a.share')")
-    assert page.run("return document.querySelector('#answer a.share').href") == f"{served.url}?topology=dskype#sub=mine"
-    page.click("//button[@aria-label='Remove mine']")
-    assert page.accept() == "Remove the subscription mine?"
-    page.wait("document.querySelector('#mine').innerText.startsWith('None yet')")
-    assert page.run("return document.getElementById('watched').hidden") is True and kafka.broker.logs[topics.subscriptions, 0][-1].value is None
-
-
 def test_named_subscriptions_are_answered_alone(kafka, served):
     topics = kafka.topology()
     for id in ("a", "b", "c"):

@@ -462,6 +462,23 @@ def test_a_page_that_is_hidden_lets_go_of_its_connections_and_misses_nothing(bro
     assert [row["Message"] for row in browser.rows("#changes")] == ["m2", "m1"] and browser.problems() == []
 
 
+def test_lines_of_results_stay_while_newer_ones_come_and_fifty_are_shown(browser, kafka, served):
+    topics = kafka.topology()
+    kafka.broker.write(topics.subscriptions, "b", json.dumps({"type": "boolean", "bbox": [0, 0, 1, 1], "expression": "x"}).encode())
+    browser.open(f"{served.url}#sub=b")
+    browser.wait("document.querySelector('#state').innerText.includes('live')")
+    for so_far, newest in ((0, 48), (48, 53), (53, 200)):  # the last time none of the lines has a result that is still shown
+        before = browser.run("return (window.kept = [...document.querySelectorAll('#changes tbody tr')]).length")
+        for number in range(so_far, newest):
+            write_result(kafka, topics, "b", number + 1, op="match")
+        browser.wait(f"document.querySelector('#changes tbody tr')?.innerText.includes('m{newest}')")
+        shown = min(50, newest)
+        assert [row["Message"] for row in browser.rows("#changes")] == [f"m{newest - i}" for i in range(shown)]
+        assert browser.run("return kept.filter((line) => line.isConnected).length") == before
+        assert browser.run("return document.querySelector('#changes [role=group]').ariaLabel") == f"table of {shown} rows"
+    assert browser.problems() == []
+
+
 @pytest.mark.product
 def test_a_phone_can_use_the_pages_and_everything_comes_from_their_server(served, kafka, source, tmp_path):
     run_plan(kafka, {"dskype.distributor": "location"})

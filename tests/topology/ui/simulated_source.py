@@ -78,7 +78,9 @@ class SimulatedSource:
             self.reports[name] = reports, end
             record = {"state": managed.state.to_json(), "summary": manager.summary(name), "driver": {"host": "here", "pid": 1}}
             record["plan"] = PlanOutline.of(managed.plan).to_json()
-            views.append(TopologyView(json.loads(json.dumps(record)), reports, True, self.cluster.now_ms(), {}, self.logs, self.silent_s, self.answer))
+            record = json.loads(json.dumps(record))
+            reports.timeline.see(record, self.cluster.now_ms())
+            views.append(TopologyView(record, reports, True, self.cluster.now_ms(), {}, self.logs, self.silent_s, self.answer))
         return views
 
     def contact(self) -> Contact:

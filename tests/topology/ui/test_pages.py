@@ -127,7 +127,23 @@ def test_a_topology_is_changed_only_from_a_page_with_the_token(browser, served):
     assert browser.accept() == "Kill words, 30 s from now?"
     browser.wait("document.querySelector('#summary').innerText.includes('KILLED')")
     assert source.sent[-1] == {"name": "words", "event": "KILL", "wait_secs": 30}
+    browser.wait("document.querySelector('#events').innerText.includes('KILLED, was INACTIVE')")
     assert browser.problems() == []
+
+
+def test_events_are_shown_newest_first_as_text_and_since_when(browser, served):
+    server, source = served
+    browser.open(f"{server.url}topology.html?id={ID}")
+    (error,) = [row for row in browser.rows("#events") if row["Kind"] == "error"]
+    assert error["Component"] == "count" and error["Why"].startswith("ValueError: <img src=x onerror=alert(1)> password=***")
+    assert browser.text("#events").rstrip().endswith("reports of the ten minutes before say.") and "Watched since 20" in browser.text("#events")
+    source.send({"name": "words", "event": "INACTIVATE"})
+    browser.wait("document.querySelector('#events tbody tr').innerText.includes('INACTIVE, was ACTIVE')")
+    row = browser.run("return (window.kept = document.querySelector('#events tbody tr')).innerText")
+    asked = "performance.getEntriesByType('resource').filter((entry) => entry.name.endsWith('/events')).length"
+    browser.wait(f"{asked} >= {browser.run('return ' + asked) + 1}")
+    assert browser.run("return kept.isConnected && kept.innerText") == row, "what is shown stays where nothing happens"
+    assert browser.run("return document.querySelectorAll('img').length") == 0 and browser.problems() == []
 
 
 def test_the_page_of_logs_shows_the_end_of_one_and_earlier_lines_on_demand(browser, served, tmp_path):

@@ -55,7 +55,25 @@ def test_a_running_topology_is_shown_and_killed(cluster, bootstrap_servers, name
         bolts = until(shown, lambda bolts: len(bolts) == 4 and bolts["count"]["executed"] == letters_of(WORDS))
         assert {c: b["tasks"] for c, b in bolts.items()} == {"__acker": 2, "count": 3, "split": 2, "sum": 1}
         assert get(f"topology/{topology.id}/visualization")["split"][":inputs"][0][":grouping"] == "shuffle"
-        kill = Request(f"{server.url}api/v1/topology/{topology.id}/kill/0", b"", {"Authorization": "Bearer t"}, method="POST")
-        with urlopen(kill, timeout=60) as answer:
-            assert json.load(answer)["status"] == "success"
+
+        def command(path, body=None):
+            data = b"" if body is None else json.dumps(body).encode()
+            request = Request(f"{server.url}api/v1/topology/{topology.id}/{path}", data, {"Authorization": "Bearer t"}, method="POST")
+            with urlopen(request, timeout=60) as answer:
+                assert json.load(answer)["status"] == "success"
+
+        def events():
+            with urlopen(f"{server.url}api/ui/topology/{topology.id}/events", timeout=20) as answer:
+                return json.load(answer)["events"]
+
+        assert [(event["kind"], event["what"]) for event in events()] == [("health", "running, was starting")]
+        command("rebalance/0", {"rebalanceOptions": {"executors": {"count": 1}}})
+        happened = until(events, lambda found: {e["component"] for e in found if e["kind"] == "restart"} >= {"words", "split", "count", "sum"})
+        assert {e["why"] for e in happened if e["kind"] == "restart"} == {"the topology was rebalanced"}
+        assert {e["what"] for e in happened if e["kind"] in ("rebalance", "status")} >= {
+            "REBALANCING, was ACTIVE",
+            "ACTIVE, was REBALANCING",
+            "7 executors, were 9",
+        }
+        command("kill/0")
         until(mine, lambda rows: not rows)

@@ -33,8 +33,38 @@ export const term = (text, what) => (what ? el("abbr", { title: what, tabindex: 
 export function table(columns, rows, empty = "none") {
   if (!rows.length) return el("p", { class: "quiet" }, empty);
   const heads = columns.map(([heading, , kind, what]) => el("th", { class: kind, scope: "col" }, term(heading, what)));
-  const body = rows.map((row) => el("tr", {}, columns.map(([, cell, kind]) => el("td", { class: kind }, ...[cell(row)].flat().map(asNode)))));
-  return el("div", { class: "scroll", role: "group", tabindex: "0", "aria-label": `table of ${rows.length} rows` }, el("table", {}, el("thead", {}, el("tr", {}, heads)), el("tbody", {}, body)));
+  const body = rows.map((row) => fillRow(el("tr", {}, columns.map(([, , kind]) => el("td", { class: kind }))), columns, row));
+  return el("div", { class: "scroll", role: "group", tabindex: "0", "aria-label": labelOf(rows) }, el("table", {}, el("thead", {}, el("tr", {}, heads)), el("tbody", {}, body)));
+}
+
+const labelOf = (rows) => `table of ${rows.length} rows`;
+
+function fillRow(line, columns, row) {
+  columns.forEach(([, cell], i) => line.cells[i].replaceChildren(...[cell(row)].flat().map(asNode)));
+  return line;
+}
+
+/** A table of the newest rows, each an object, newest first. Lines that are there stay: a browser keeps some memory of each table that is made anew. */
+export class NewestTable {
+  /** @param id of the element that has it. */
+  constructor(id) {
+    Object.assign(this, { box: document.getElementById(id), first: null, heads: "" });
+  }
+
+  /** Show rows: those before them, without some of the oldest, behind new ones; see {@link table}. */
+  show(columns, rows, empty) {
+    const body = this.box.querySelector("tbody");
+    const heads = columns.map(([heading]) => heading).join();
+    if (body && heads === this.heads && rows.length >= body.rows.length) {
+      const fresh = rows.indexOf(this.first);
+      for (const row of rows.slice(0, fresh < 0 ? rows.length : fresh).reverse()) {
+        const line = body.rows.length < rows.length ? body.rows[0].cloneNode(true) : body.lastElementChild;
+        body.prepend(fillRow(line, columns, row));
+      }
+      this.box.firstElementChild.setAttribute("aria-label", labelOf(rows));
+    } else this.box.replaceChildren(table(columns, rows, empty));
+    Object.assign(this, { first: rows[0] ?? null, heads });
+  }
 }
 
 function asNode(value) {

@@ -2,6 +2,7 @@
 
 import { choices, final, get, keep, of, options, parameters, post, token } from "./api.js";
 import { el, facts, latency, link, moment, show, table } from "./dom.js";
+import { showEvents } from "./events.js";
 import { drawGraph } from "./graph.js";
 
 const id = parameters.get("id") ?? "";
@@ -115,6 +116,7 @@ async function render() {
       page.workers,
     ),
   );
+  await showEvents(id);
   show("configuration", table([["Key", ([key]) => key], ["Value", ([, value]) => el("code", {}, JSON.stringify(value))]], Object.entries(page.configuration).sort()));
 }
 
