@@ -280,13 +280,16 @@ def _failed(ex: Exception, verbose: bool) -> int:
     from kafka.errors import KafkaError
 
     from dskype.topology.core.redaction import redact_text
-    from dskype.topology.errors import DskypeError
+    from dskype.topology.errors import DskypeError, TopologyError
 
     if verbose:
         import traceback
 
         say(redact_text("".join(traceback.format_exception(ex))).rstrip())
     known = isinstance(ex, (DskypeError, UsageError, KafkaError, OSError))
+    if isinstance(ex, KafkaError) and ex.retriable and not ex.args:  # it has no words but its name
+        hint = "'dskype doctor' tells whether they answer; if this machine or theirs is busy, try again"
+        ex = TopologyError(f"{type(ex).__name__}: The brokers have not done in time what they were asked.", hint=hint)
     text = redact_text(_about_path(ex) if isinstance(ex, OSError) and ex.filename is not None else str(ex)) or type(ex).__name__
     say(f"error: {text}" if known else f"error: {type(ex).__name__}: {text}\n  --verbose shows where")
     return 1

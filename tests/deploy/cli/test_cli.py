@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kafka.errors import KafkaTimeoutError
 
 from dskype.deploy.cli import local_screen
 from dskype.deploy.cli import main as cli
@@ -430,6 +431,18 @@ def test_an_unexpected_error_names_its_type_and_the_way_to_see_more(words: str, 
     monkeypatch.setattr(launch, "run_local", fail)
     assert cli.main(["local", "-n", "-q", words]) == 1
     assert capsys.readouterr().err == "error: RuntimeError: odd\n  --verbose shows where\n"
+
+
+def test_brokers_that_do_not_answer_in_time_are_named_and_what_to_do(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Some errors of Kafka's client have no words but their name."""
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise KafkaTimeoutError
+
+    monkeypatch.setattr(launch, "run_local", fail)
+    assert cli.main(["local", "-n", "-q", words]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: KafkaTimeoutError: The brokers have not done in time what they were asked.") and "dskype doctor" in said
 
 
 def test_ctrl_c_ends_with_130(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
