@@ -76,6 +76,7 @@ def test_numbas_settings_in_the_working_folder_are_ignored(hostile):
     assert (done.stdout, done.stderr) == ("0 /there\n", "")
 
 
+@pytest.mark.product
 def test_local_runs_nothing_that_lies_in_the_working_folder(hostile):
     done = dskype("local", "-R", "wordcount.yaml", "--local-ttl", "8", "-q", cwd=hostile)
     assert done.returncode == 0 and "ACTIVE" in done.stdout + done.stderr, done
@@ -83,6 +84,7 @@ def test_local_runs_nothing_that_lies_in_the_working_folder(hostile):
     assert not (hostile / "kernels").exists()
 
 
+@pytest.mark.product
 def test_a_service_and_a_detached_topology_run_nothing_that_lies_in_the_working_folder(hostile, tmp_path):
     folder = str(tmp_path / "service")
     started = dskype("up", "--folder", folder, "--port", "0", "--metrics-port", "0", "-q", cwd=hostile)
