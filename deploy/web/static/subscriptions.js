@@ -26,16 +26,13 @@ const WHAT = [
   ["Where", where, "long"],
 ];
 
-/** Return a button of a row; what it does is followed by a new look at the list. */
+/** Return a button of a row; what it does is followed by a new look at the list, and only then by what went wrong, which is about that. */
 function button(id, text, act) {
   const onclick = async () => {
     show("answer");
-    try {
-      await act(id);
-    } catch (error) {
-      problem(error);
-    }
+    const failed = await Promise.resolve(id).then(act).then(() => null, (error) => error);
     await render().catch(problem);
+    if (failed) problem(failed);
   };
   return el("button", { type: "button", "aria-label": `${text} ${id}`, onclick }, text);
 }

@@ -53,15 +53,21 @@ def test_every_number_is_explained(browser, served, reports):
     assert browser.problems() == []
 
 
-def test_the_flow_between_tasks_is_that_of_the_answer_and_has_shades(browser, served, reports):
+def test_the_flow_between_tasks_is_drawn_and_told_in_numbers(browser, served, reports):
     run_for(reports, 60, now_ms())
     open_load(browser, served)
     (pair,) = get(served, "flows")["flows"]
     assert (pair["source"], pair["target"], pair["senders"], pair["receivers"]) == ("distribution-bolt", "subscription-bolt", [1], [2, 3])
+    curves = browser.run(
+        "return [...document.querySelectorAll('#flow [data-flow]')].map((curve) => [curve.dataset.flow, Number(curve.lastChild.getAttribute('stroke-width'))])"
+    )
+    (to_2, to_3) = pair["tuples_per_second"][0]
+    assert [name for name, _ in curves] == ["1 2", "1 3"] and [width for _, width in curves] == [12.0, pytest.approx(1 + 11 * to_3 / to_2, abs=0.3)]
+    browser.click("//*[@id='flow']//summary")
     (row,) = browser.rows("#flow")
     assert row["Task"] == "1" and [300 < float(row[f"to {id}"]) < 700 for id in (2, 3)] == [True, True]
-    cells = browser.run("return [...document.querySelectorAll('#flow .flow')].map((cell) => [cell.dataset.shade, cell.title])")
-    assert cells == [["4", f"{pair['tuples'][0][0]:,} in all"], ["3", f"{pair['tuples'][0][1]:,} in all"]]
+    cells = browser.run("return [...document.querySelectorAll('#flow td [title]')].map((cell) => cell.title)")
+    assert cells == [f"{pair['tuples'][0][0]:,} in all", f"{pair['tuples'][0][1]:,} in all"]
     assert browser.run("return document.querySelector('[name=pair]').value") == "distribution-bolt to subscription-bolt" and browser.problems() == []
 
 
