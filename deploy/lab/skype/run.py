@@ -21,13 +21,16 @@ from dskype.deploy.lab.comparing import clocked
 from dskype.deploy.lab.corpus import Corpus, add_file_argument, read_messages
 from dskype.deploy.lab.experiments import Found, add_only_argument, run_experiment
 from dskype.deploy.lab.skype import report as skype_report
+from dskype.deploy.lab.skype.check import different
 from dskype.deploy.lab.skype.engine import Known, Scale, prepare
 from dskype.deploy.lab.skype.experiments import EXPERIMENTS, Experiment, Setting
+from dskype.deploy.lab.skype.workload import Stream, draw_subscriptions
 from dskype.deploy.machine.terminal import say
 
 __all__ = ["Bench", "add_arguments", "measure", "run", "run_experiments"]
 
 _SAMPLES = 8
+_CHECK = 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,19 +43,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--arrivals", type=positive, metavar="N", default=5_000, help="messages to measure; default: 5000")
     parser.add_argument("--warm-up", type=int, metavar="N", help="messages before them; default: as many as the window has")
     parser.add_argument("--repeat", type=positive, metavar="N", default=1, help="run every setting N times, and use the fastest run; default: 1")
+    parser.add_argument(
+        "--check",
+        type=positive,
+        metavar="N",
+        default=_CHECK,
+        help=f"subscriptions per run whose lists are compared with a plain computation; default: {_CHECK}",
+    )
     parser.add_argument("--folder", metavar="DIR", help="write a report, a table and plots there")
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
     output(parser)
 
 
-def measure(setting: Setting, corpus: Corpus, scale: Scale, known: Known | None = None) -> dict[str, Any]:
+def measure(setting: Setting, corpus: Corpus, scale: Scale, known: Known | None = None, check: int = _CHECK) -> dict[str, Any]:
     """Run one setting, and return its measures.
 
     The window is filled, all subscriptions are registered, ``scale.warm_up`` messages pass, then ``scale.arrivals`` messages are measured.
 
     :returns: ``match_us`` (finding subscriptions, part of AMP), ``amp_us``, ``emp_us``, ``total_us`` (their sum), ``evaluations_per_1000``
         (re-evaluations per 1000 messages), ``changes`` (of lists, per message), ``buffer_mean`` (entries per subscription), ``index_mib``,
-        ``buffer_mib``, ``window_mib``, ``memory_mib`` (all three), ``subscriptions``, ``window``, ``seconds`` (of the whole run).
+        ``buffer_mib``, ``window_mib``, ``memory_mib`` (all three), ``subscriptions``, ``window``, ``checked`` and ``different`` (subscriptions
+        whose lists at the end were compared with a plain computation, and whose differ), ``seconds`` (of the whole run).
     """
     began = time.perf_counter()
     skype, stream, slots = prepare(setting, corpus, scale, known or Known())
@@ -79,6 +90,10 @@ def measure(setting: Setting, corpus: Corpus, scale: Scale, known: Known | None 
         "window_mib": skype.window.memory_bytes / 2**20,
     }
     amp, emp = spent[0] / arrived * 1e6, spent[1] / arrived * 1e6
+    rows = np.random.default_rng([scale.seed, 13]).permutation(len(slots))[:check]
+    drawn = draw_subscriptions(corpus, len(slots), k=setting.k, keywords=setting.keywords, zipf=setting.zipf, seed=scale.seed).take(rows)
+    again = Stream(corpus, max(10, round(scale.window * setting.window)), timed=setting.timed, seed=scale.seed)
+    wrong = different(skype.topk(slots[rows]), drawn, again, skype.watermark, skype.extent, corpus.diagonal_deg)
     return {
         "match_us": found / arrived * 1e6,
         "amp_us": amp,
@@ -91,6 +106,8 @@ def measure(setting: Setting, corpus: Corpus, scale: Scale, known: Known | None 
         "memory_mib": sum(mib.values()),
         "subscriptions": len(slots),
         "window": stream.slots_of_window * stream.batch,
+        "checked": len(rows),
+        "different": wrong,
         "seconds": time.perf_counter() - began,
     }
 
@@ -109,8 +126,8 @@ class Bench:
     :param repeat: how many times each setting runs; the fastest run counts.
     """
 
-    def __init__(self, corpus: Corpus, scale: Scale, repeat: int = 1) -> None:
-        self.corpus, self.scale, self.repeat = corpus, scale, repeat
+    def __init__(self, corpus: Corpus, scale: Scale, repeat: int = 1, check: int = _CHECK) -> None:
+        self.corpus, self.scale, self.repeat, self.check = corpus, scale, repeat, check
         self._known = Known()
         self._found: dict[str, dict[str, Any]] = {}
         self._warm: set[tuple[str, str, str]] = set()
@@ -122,7 +139,7 @@ class Bench:
             if parts not in self._warm:
                 self._warm.add(parts)
                 measure(setting, self.corpus, Scale(200, 400, 400, 400))
-            runs = [measure(setting, self.corpus, self.scale, self._known) for _ in range(self.repeat)]
+            runs = [measure(setting, self.corpus, self.scale, self._known, self.check) for _ in range(self.repeat)]
             self._found[setting.key] = min(runs, key=lambda run: run["total_us"])
         return self._found[setting.key]
 
@@ -152,5 +169,8 @@ def run(args: argparse.Namespace) -> int:
         f"{len(corpus):,} messages of {corpus.source}; {scale.subscriptions:,} subscriptions, |W| = {scale.window:,}, "
         f"{scale.warm_up:,} + {scale.arrivals:,} arrivals"
     )
-    skype_report.REPORT.run(args, corpus, scale, lambda: run_experiments(args.only, Bench(corpus, scale, args.repeat)), repeat=args.repeat)
-    return 0
+    bench = Bench(corpus, scale, args.repeat, args.check)
+    results = skype_report.REPORT.run(args, corpus, scale, lambda: run_experiments(args.only, bench), repeat=args.repeat)
+    if wrong := sum(row["different"] for e in results for row in e["rows"]):
+        say(f"error: {wrong} lists differ from those of a plain computation")
+    return 1 if wrong else 0

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dskype.bolts.skype import Skype
 from dskype.deploy.cli import main as cli
 from dskype.deploy.cli.arguments import UsageError
 from dskype.deploy.lab.corpus import Corpus, read_file
@@ -161,6 +162,28 @@ def test_the_lists_of_a_run_are_exact(corpus, setting):
         assert naive.same_topk(mine, expected, everything)
 
 
+@pytest.mark.parametrize("setting", [Setting(), Setting(buffer="kmax", timed=True, k=3), Setting(zipf=True, window=0.5)], ids=str)
+def test_a_run_compares_lists_with_a_plain_computation(corpus, setting, monkeypatch):
+    assert (found := skype.measure(setting, corpus, TINY))["checked"] == 20 and found["different"] == 0
+    right = Skype.topk
+
+    def spoilt(change):
+        def topk(engine, slots):
+            lists = right(engine, slots)
+            return lists._replace(**{name: change(name, column) for name, column in lists._asdict().items()})
+
+        return topk
+
+    other = {
+        "a message of another time": lambda name, column: column + 1000 if name == "seqs" else column,
+        "another score": lambda name, column: column + 1e-6 if name == "scores" else column,
+        "one message of each list is missing": lambda name, column: np.maximum(0, column - np.arange(len(column))) if name == "offsets" else column[:-1],
+    }
+    for change in other.values():
+        monkeypatch.setattr(Skype, "topk", spoilt(change))
+        assert skype.measure(setting, corpus, TINY)["different"] > 10
+
+
 def test_lists_at_the_start_are_shared_between_runs(corpus):
     known = Known()
     lists = []
@@ -227,7 +250,7 @@ def test_without_matplotlib_the_report_says_so(found, tmp_path, monkeypatch):
     assert_reported_without_plots(skype_report.REPORT, found, tmp_path, monkeypatch)
 
 
-def test_the_command_line_runs_some_experiments_on_a_file(corpus, tmp_path: Path, capsys):
+def test_the_command_line_runs_some_experiments_on_a_file(corpus, tmp_path: Path, capsys, monkeypatch):
     rng = random.Random(2)
     file = tmp_path / "messages.jsonl"
     file.write_text("".join(json.dumps({"text": " ".join(rng.choices("abcdefgh", k=3)), "lat": rng.random(), "lon": rng.random()}) + "\n" for _ in range(50)))
@@ -238,6 +261,9 @@ def test_the_command_line_runs_some_experiments_on_a_file(corpus, tmp_path: Path
     assert (tmp_path / "out" / "report.md").is_file()
     assert cli.main(["bench", "skype", str(file), "--only", "groups", *sizes]) == 0
     assert "groups: Groups of the alpha-partition" in capsys.readouterr().out
+    monkeypatch.setattr(skype, "different", lambda *arguments: 3)
+    assert cli.main(["bench", "skype", str(file), "--only", "groups", *sizes]) == 1
+    assert "error: 15 lists differ from those of a plain computation" in capsys.readouterr().err
 
 
 def test_senseless_arguments_are_refused(tmp_path, capsys):
