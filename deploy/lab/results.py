@@ -6,6 +6,7 @@ import ast
 import datetime
 import hashlib
 import json
+import resource
 import shlex
 import sys
 import time
@@ -107,6 +108,7 @@ def result_of(found: Mapping[str, Any], paper: str, given: Sequence[str]) -> dic
         "data": data,
         "scale": found["scale"],
         "seconds": found["seconds"],
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
         "code": {file: digest if _as_loaded(file) else _CHANGED for file, digest in code_digests(files).items()},
         "experiments": experiments,
     }
