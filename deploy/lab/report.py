@@ -170,14 +170,18 @@ class Report:
         if drawn is None:
             return None
         figure, left, right = drawn
+        self.draw_into(experiment, figure, left, right)
+        name = f"{experiment['name']}.png"
+        figure.savefig(folder / name, dpi=110)
+        return name
+
+    def draw_into(self, experiment: Mapping[str, Any], figure: Any, left: Any, right: Any) -> None:
+        """Draw an experiment into two axes, and write its title above them."""
         self.draw(experiment, left, right)
         for axes in (left, right):
             if axes.get_yscale() == "linear":
                 axes.set_ylim(bottom=0)
         figure.suptitle(experiment["title"])
-        name = f"{experiment['name']}.png"
-        figure.savefig(folder / name, dpi=110)
-        return name
 
 
 def _figures(claim: Mapping[str, Any]) -> str:

@@ -95,7 +95,7 @@ def result_of(found: Mapping[str, Any], paper: str, given: Sequence[str]) -> dic
             "title": e["title"],
             "notes": e["notes"],
             "claims": e["claims"],
-            "rows": [{name: value for name, value in row.items() if name not in ("timeline", "boxes", "places")} for row in e["rows"]],
+            "rows": [{name: value for name, value in row.items() if name not in ("boxes", "places")} for row in e["rows"]],
         }
         for e in found["experiments"]
     ]

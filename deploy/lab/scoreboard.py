@@ -14,6 +14,7 @@ from dskype.deploy.lab.boolean.experiments import EXPERIMENTS as BOOLEAN
 from dskype.deploy.lab.dskype.experiments import experiments as distribution
 from dskype.deploy.lab.dskype.workload import LONG, PLACES
 from dskype.deploy.lab.experiments import Claim, Experiment, judged, table_line
+from dskype.deploy.lab.plots import plots
 from dskype.deploy.lab.ps2stream.adjustment_experiments import ADJUSTMENTS
 from dskype.deploy.lab.ps2stream.experiments import EXPERIMENTS as PS2STREAM
 from dskype.deploy.lab.results import FORMAT, changed_files
@@ -21,10 +22,13 @@ from dskype.deploy.lab.skype.experiments import EXPERIMENTS as SKYPE
 from dskype.deploy.lab.tornado.experiments import EXPERIMENTS as TORNADO
 from dskype.deploy.machine.terminal import say
 
-__all__ = ["PAPERS", "Verdict", "add_arguments", "page", "read_results", "run", "verdicts"]
+__all__ = ["PAPERS", "Verdict", "add_arguments", "page", "read_results", "run", "verdicts", "write_plots"]
 
 PAPERS = ("Skype", "DSkype", "LAPS", "Tornado", "PS2Stream")
 VERDICTS: Mapping[bool | None, str] = {True: "held", False: "did not hold", None: "cannot be told here"}
+
+_PLOTS = "plots"
+"""The folder of the plots, beside the page."""
 
 _ANY = "messages"
 """The data set of claims about a data set, whatever its name is."""
@@ -54,7 +58,9 @@ class Verdict(NamedTuple):
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
     parser.add_argument("folder", metavar="DIR", help="result files, as 'dskype bench skype --folder' writes them, under any names that end with .json")
-    parser.add_argument("--page", metavar="FILE", help="write the page there; default: print it")
+    parser.add_argument(
+        "--page", metavar="FILE", help="write the page there, and the plots of each result into a folder 'plots' beside it; default: print the page"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -65,11 +71,29 @@ def run(args: argparse.Namespace) -> int:
             say(f"{result['file']}: {len(files)} of {len(result['code'])} files have changed since: {', '.join(files)}")
     text = page(results)
     if args.page:
-        Path(args.page).write_text(text, encoding="utf-8")
-        say(f"written: {args.page}")
+        path = Path(args.page)
+        path.write_text(text, encoding="utf-8")
+        say(f"written: {path}")
+        write_plots(results, path.parent / _PLOTS)
     else:
         print(text, end="")
     return 0
+
+
+def write_plots(results: Sequence[Mapping[str, Any]], folder: Path) -> None:
+    """Write a picture of each result into a folder. Without matplotlib say so, and write none."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        say("no plots: matplotlib is not installed (pip install '/path/to/dskype[bench]')")
+        return
+    folder.mkdir(exist_ok=True)
+    for result in results:
+        described = {_of_its_data(one.name, result["data"]): one for _, action, one in _experiments() if action == result["paper"]}
+        try:
+            (folder / _picture(result)).write_text(plots(result, described), encoding="utf-8")
+        except KeyError as missing:
+            say(f"{result['file']}: no plots, because its rows have no {missing}; run its command again")
 
 
 def read_results(folder: Path) -> list[dict[str, Any]]:
@@ -171,6 +195,7 @@ def page(results: Sequence[Mapping[str, Any]]) -> str:
         "- *Held*, *did not hold*: judged by the rows of the run, and by the bounds that the claim names. *Cannot be told here*: the run is smaller than the paper's, and their size decides. *Not run*: no result file is about it.",
         "- *Old code*: a source file that the run had measured has changed since, apart from docstrings, comments on their own lines and empty lines. Those are the modules of `bolts`, `distribution` and `deploy/lab` that the run had loaded, without the",
         "  laboratory's that only read messages, choose experiments or show results: messages have a digest of their own, and rows their settings.",
+        "- [Runs](#runs) say how long they took, how much memory their process needed at most, and what they measured, drawn for each experiment. How to repeat one: [Repeat a paper's figures](../guides/reproduce.md).",
         "- Times are ratios within one run. Runs were made on [the machine of these pages](README.md#the-machine), which does other work, too.",
         "",
         table_line(["paper", "claims", "held", "did not hold", "cannot be told here", "not run", "by old code"]),
@@ -186,7 +211,13 @@ def page(results: Sequence[Mapping[str, Any]]) -> str:
             lines += ["", table_line(["figure", "experiment", "the paper says", "here", "figures", "run"]), "|---|---|---|---|---|---|", *told]
         if missing := list(dict.fromkeys((row.experiment, row.figure) for row in rows if not row.run)):
             lines += ["", "Not run, or not these rows: " + ", ".join(f"`{name}`" + (f" ({figure})" if figure else "") for name, figure in missing) + "."]
-    lines += ["", "## Runs", "", table_line(["run", "date", "command", "messages", "checked", "old code"]), "|---|---|---|---|---|---|"]
+    lines += [
+        "",
+        "## Runs",
+        "",
+        table_line(["run", "date", "command", "messages", "minutes", "MiB", "checked", "old code", ""]),
+        "|---|---|---|---|---:|---:|---|---|---|",
+    ]
     lines += [_run(number, result, stale[number - 1]) for number, result in enumerate(results, 1)]
     return "\n".join(lines) + "\n"
 
@@ -205,7 +236,14 @@ def _run(number: int, result: Mapping[str, Any], stale: Sequence[str]) -> str:
     rows = [row for e in result["experiments"] for row in e["rows"] if "different" in row]
     checked = "not in this run" if not same and not rows else "exact" if False not in same and not any(row["different"] for row in rows) else "**WRONG**"
     where = f"[{number}](results/{result['file']})"
-    return table_line([where, result["date"], f"`{_cell(result['command'])}`", _cell(data), checked, "yes" if stale else ""])
+    took = f"{result['seconds'] / 60:.1f}" if "seconds" in result else "-"
+    memory = f"{result['peak_mib']:,}" if "peak_mib" in result else "-"
+    drawn = f"[plots]({_PLOTS}/{_picture(result)})"
+    return table_line([where, result["date"], f"`{_cell(result['command'])}`", _cell(data), took, memory, checked, "yes" if stale else "", drawn])
+
+
+def _picture(result: Mapping[str, Any]) -> str:
+    return f"{Path(result['file']).stem}.svg"
 
 
 def _cell(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,14 @@ def test_the_page_is_what_the_generator_makes():
     assert (BENCHMARKS / "scoreboard.md").read_text(encoding="utf-8") == page(read_results(BENCHMARKS / "results")), (
         "make it again: dskype bench scoreboard docs/benchmarks/results --page docs/benchmarks/scoreboard.md"
     )
+
+
+def test_every_result_has_its_plots_in_which_all_experiments_stand():
+    found = {path.stem: path.read_text(encoding="utf-8") for path in (BENCHMARKS / "plots").iterdir()}
+    for result in read_results(BENCHMARKS / "results"):
+        text = unescape(found.pop(Path(result["file"]).stem))
+        assert [e["title"] for e in result["experiments"] if e["rows"] and e["title"] not in text] == []
+    assert not found, "plots of results that are gone"
 
 
 def test_every_paper_has_claims_each_once_and_with_a_figure_where_the_paper_has_one():
@@ -152,4 +161,15 @@ def test_the_command_writes_the_page(tmp_path, capsys):
     printed = told.out
     assert not told.err
     assert cli.main(["bench", "scoreboard", str(tmp_path), "--page", str(tmp_path / "page.md")]) == 0
+    assert "a.json: no plots, because its rows have no 'communication'; run its command again" in capsys.readouterr().err
     assert (tmp_path / "page.md").read_text() == printed and "results/a.json" in printed and scoreboard.VERDICTS[True] in printed
+
+
+def test_plots_of_a_result_are_the_same_each_time(tmp_path):
+    measures = dict.fromkeys(("throughput", "communication", "replication", "matches", "routing_us"), 2.0)
+    results = [ran(rows=[{**row(series, x), **measures} for series in ("A-Grid", "grid") for x in ("fast", "gi2")])]
+    pictures = []
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        scoreboard.write_plots(results, folder)
+        pictures.append((folder / "r.svg").read_text(encoding="utf-8"))
+    assert pictures[0] == pictures[1] and pictures[0].startswith("<svg") and ">A-Grid<" in pictures[0].replace("\n", "")
