@@ -34,14 +34,16 @@ def plots(result: Mapping[str, Any], described: Mapping[str, Experiment]) -> str
     from matplotlib.figure import Figure
 
     report = REPORTS[result["paper"]]
-    drawn = [(described[e["name"]], e["rows"]) for e in result["experiments"] if e["name"] in described and e["rows"]]
+    drawn = [(described[e["name"]], e["title"], e["rows"]) for e in result["experiments"] if e["name"] in described and e["rows"]]
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": result["paper"], "path.simplify_threshold": 1.0}):
         figure = Figure(figsize=(10, _HEIGHT_IN * len(drawn)), layout="constrained")
-        for part, (experiment, rows) in zip(figure.subfigures(len(drawn), squeeze=False)[:, 0], drawn):
+        for part, (experiment, title, rows) in zip(figure.subfigures(len(drawn), squeeze=False)[:, 0], drawn):
             left, right = part.subplots(1, 2)
-            report.draw_into(
-                {"name": experiment.name, "title": experiment.title, "x": experiment.x, "second": experiment.second, "rows": rows}, part, left, right
-            )
+            shown = {"name": experiment.name, "title": title, "x": experiment.x, "second": experiment.second, "rows": rows}
+            try:
+                report.draw_into(shown, part, left, right)
+            except KeyError:  # the result is of an earlier version
+                part.suptitle(f"{title}: not drawn, its rows lack some measures")
             for axes in (left, right):
                 axes.minorticks_off()
         text = io.StringIO()
