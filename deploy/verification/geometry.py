@@ -6,17 +6,21 @@ A region is a value as in JSON: a circle, a rectangle, a GeoJSON geometry, or a 
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-__all__ = ["box_of", "distance_m", "gap_m", "is_box", "read_region", "regions_gap_m", "shapes_of", "unrolled", "widened"]
+__all__ = ["box_of", "distance_m", "distances_m", "gap_m", "is_box", "read_region", "regions_gap_m", "shapes_of", "unrolled", "widened"]
 
 EARTH_RADIUS_M = 6_371_008.8
+_DEGREE = np.arctan(np.longdouble(1)) / 45
 _CORNERS_MAX, _SHAPES_MAX = 10_000, 256
 Place = tuple[float, float]
 """(lat, lon)."""
+Ring = tuple[tuple[Any, Any], ...]
+"""Positions as (lon, lat)."""
 
 
 def shapes_of(region: Any) -> list[tuple[str, Any]]:
@@ -29,30 +33,39 @@ def shapes_of(region: Any) -> list[tuple[str, Any]]:
             found.append(("rectangle", tuple(shape["bbox"])))
         else:
             polygons = [shape["coordinates"]] if shape["type"] == "Polygon" else shape["coordinates"]
-            found += [("polygon", [[tuple(position[:2]) for position in ring] for ring in rings]) for rings in polygons]
+            found += [("polygon", [_positions(ring) for ring in rings]) for rings in polygons]
     return found
+
+
+def _positions(ring: Any) -> Ring:
+    return tuple((position[0], position[1]) for position in ring)
 
 
 # -- distances ------------------------------------------------------------------------------------
 
 
 def on_sphere(lat: Any, lon: Any) -> np.ndarray:
-    """Return the unit vector of a place."""
-    degree = np.arctan(np.longdouble(1)) / 45
-    lat, lon = np.longdouble(lat) * degree, np.longdouble(lon) * degree
-    return np.array([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], np.longdouble)
+    """Return the unit vector of a place; of many, a row for each."""
+    lat, lon = np.longdouble(lat) * _DEGREE, np.longdouble(lon) * _DEGREE
+    return np.array([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], np.longdouble).T
 
 
 def distance_m(place: Place, other: Place) -> float:
-    """Return the great-circle distance, from the lengths of the sum and the difference of two vectors."""
-    a, b = on_sphere(*place), on_sphere(*other)
-    return float(2 * EARTH_RADIUS_M * np.arctan2(np.sqrt(((a - b) ** 2).sum()), np.sqrt(((a + b) ** 2).sum())))
+    """Return the great-circle distance."""
+    return float(distances_m(place, *other))
+
+
+def distances_m(place: Place, lat: Any, lon: Any) -> np.ndarray:
+    """Return the great-circle distances from one place to many, from the lengths of the sum and the difference of two vectors."""
+    a, b = on_sphere(*place), on_sphere(lat, lon)
+    return (2 * EARTH_RADIUS_M * np.arctan2(np.sqrt(((a - b) ** 2).sum(-1)), np.sqrt(((a + b) ** 2).sum(-1)))).astype(float)
 
 
 # -- rings ----------------------------------------------------------------------------------------
 
 
-def unrolled(ring: list[Place]) -> list[tuple[Fraction, Fraction]]:
+@lru_cache(4096)  # a polygon is compared with many others
+def unrolled(ring: Ring) -> list[tuple[Fraction, Fraction]]:
     """Return the corners of a closed ring as (lon, lat) in a plane where longitudes go on beyond 180, the first one repeated at the end.
 
     Edges of 360 degrees are left as they are, or become steps of length 0: whichever closes the ring; if both do, the latter, unless all longitudes are -180 or 180.
@@ -77,7 +90,7 @@ def unrolled(ring: list[Place]) -> list[tuple[Fraction, Fraction]]:
     return stepping
 
 
-def poles_of(polygon: list[list[Place]]) -> tuple[bool, bool]:
+def poles_of(polygon: list[Ring]) -> tuple[bool, bool]:
     """Return whether the south pole and the north pole are inside."""
     south = north = False
     for ring in polygon:
@@ -90,7 +103,7 @@ def poles_of(polygon: list[list[Place]]) -> tuple[bool, bool]:
     return south, north
 
 
-def edges_of(polygon: list[list[Place]]) -> list[tuple[Any, Any]]:
+def edges_of(polygon: list[Ring]) -> list[tuple[Any, Any]]:
     """Return the edges of all rings, in the plane of :func:`unrolled`."""
     return [edge for ring in polygon for edge in pairwise(unrolled(ring))]
 
@@ -98,26 +111,25 @@ def edges_of(polygon: list[list[Place]]) -> list[tuple[Any, Any]]:
 def on_edge(x: Fraction, y: Fraction, a: Any, b: Any) -> bool:
     """Tell whether a point of the plane is on the edge from a to b."""
     (ax, ay), (bx, by) = a, b
-    cross = (bx - ax) * (y - ay) - (by - ay) * (x - ax)
-    return cross == 0 and min(ax, bx) <= x <= max(ax, bx) and min(ay, by) <= y <= max(ay, by)
+    return min(ax, bx) <= x <= max(ax, bx) and min(ay, by) <= y <= max(ay, by) and (bx - ax) * (y - ay) == (by - ay) * (x - ax)
 
 
-def reaches(polygon: list[list[Place]], pole: int) -> bool:
+def reaches(polygon: list[Ring], pole: int) -> bool:
     """Tell whether a pole, 90 or -90, is in a polygon or on its border."""
     return poles_of(polygon)[pole > 0] or any(lat == pole for ring in polygon for _, lat in ring)
 
 
-def in_polygon(polygon: list[list[Place]], lat: Any, lon: Any) -> bool:
+def in_polygon(polygon: list[Ring], lat: Any, lon: Any) -> bool:
     """Count the edges between a place and the south pole."""
     lat, lon = Fraction(lat), Fraction(lon)
     if abs(lat) == 90 and reaches(polygon, int(lat)):
         return True
-    inside = poles_of(polygon)[0]
+    inside, turns = poles_of(polygon)[0], [lon + 360 * turn for turn in range(-4, 5)]
     for a, b in edges_of(polygon):
         (ax, ay), (bx, by) = a, b
-        for turn in range(-4, 5):
-            x = lon + 360 * turn
-            if not min(ax, bx) <= x <= max(ax, bx):
+        west, east = min(ax, bx), max(ax, bx)
+        for x in turns:
+            if not west <= x <= east:
                 continue
             if on_edge(x, lat, a, b):
                 return True
@@ -129,6 +141,8 @@ def in_polygon(polygon: list[list[Place]], lat: Any, lon: Any) -> bool:
 def edges_meet(edge: Any, other: Any) -> bool:
     """Tell whether two edges in the plane share a point."""
     (a, b), (c, d) = edge, other
+    if any(max(a[i], b[i]) < min(c[i], d[i]) or max(c[i], d[i]) < min(a[i], b[i]) for i in (0, 1)):  # most are far apart
+        return False
     if any(on_edge(x, y, a, b) for x, y in (c, d)) or any(on_edge(x, y, c, d) for x, y in (a, b)):
         return True
     u, v, w = (b[0] - a[0], b[1] - a[1]), (d[0] - c[0], d[1] - c[1]), (c[0] - a[0], c[1] - a[1])
@@ -139,7 +153,7 @@ def edges_meet(edge: Any, other: Any) -> bool:
     return 0 <= s <= 1 and 0 <= t <= 1
 
 
-def polygons_touch(polygon: list[list[Place]], other: list[list[Place]]) -> bool:
+def polygons_touch(polygon: list[Ring], other: list[Ring]) -> bool:
     """Tell whether two polygons share a place."""
     if any(reaches(polygon, pole) and reaches(other, pole) for pole in (-90, 90)):
         return True
@@ -160,12 +174,12 @@ def halves(box: tuple[float, float, float, float]) -> list[tuple[float, float, f
     return [box] if west <= east else [(west, south, 180.0, north), (-180.0, south, east, north)]
 
 
-def as_polygon(box: tuple[float, float, float, float]) -> list[list[Any]]:
+def as_polygon(box: tuple[float, float, float, float]) -> list[Ring]:
     """Return a rectangle that does not cross the antimeridian as a polygon, whose edges are short enough to be unambiguous."""
     west, south, east, north = map(Fraction, box)
     third = (east - west) / 3
     lons = [west, west + third, west + 2 * third, east]
-    return [[*((lon, south) for lon in lons), *((lon, north) for lon in lons[::-1]), (west, south)]]
+    return [(*((lon, south) for lon in lons), *((lon, north) for lon in lons[::-1]), (west, south))]
 
 
 # -- regions --------------------------------------------------------------------------------------
@@ -192,9 +206,10 @@ def nearest_m(place: Place, edge: Any) -> float:
     (ax, ay), (bx, by) = ((float(x), float(y)) for x, y in edge)
     best, width, middles = float("inf"), 1.0, [0.5]
     for _ in range(9):
-        samples = sorted({min(1.0, max(0.0, middle + width * (i / 64 - 0.5))) for middle in middles for i in range(65)})
-        found = sorted((distance_m(place, (ay + (by - ay) * t, ax + (bx - ax) * t)), t) for t in samples)
-        best, width, middles = min(best, found[0][0]), width / 16, [t for _, t in found[:2]]
+        samples = np.unique(np.clip(np.add.outer(middles, width * (np.arange(65) / 64 - 0.5)), 0.0, 1.0))
+        found_m = distances_m(place, ay + (by - ay) * samples, ax + (bx - ax) * samples)
+        order = np.argsort(found_m, kind="stable")
+        best, width, middles = min(best, float(found_m[order[0]])), width / 16, samples[order[:2]].tolist()
     return best
 
 
@@ -285,7 +300,7 @@ def _check_ring(ring: Any) -> None:
         raise ValueError("a position that is none")
     if ring[0][:2] != ring[-1][:2]:
         raise ValueError("a ring that is not closed")
-    corners = unrolled([tuple(position[:2]) for position in ring])
+    corners = unrolled(_positions(ring))
     lats = [lat for _, lat in corners]
     if (corners[-1][0] - corners[0][0]) % 720 == 360 and not (min(lats) > 0 or max(lats) < 0):
         raise ValueError("a ring around the globe with corners in both hemispheres")

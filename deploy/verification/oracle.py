@@ -148,8 +148,7 @@ class Oracle:
         if s.scale_m is None:
             distance = np.hypot(lon - s.lon, lat - s.lat) / self.diagonal_deg
         else:
-            away_m = [geometry.distance_m((s.lat, s.lon), place) for place in zip(lat.tolist(), lon.tolist())]
-            distance = np.minimum(1.0, np.array(away_m) / s.scale_m)
+            distance = np.minimum(1.0, geometry.distances_m((s.lat, s.lon), lat, lon) / s.scale_m)
         scores = s.alpha * (1 - distance) + (1 - s.alpha) * text
         reached = scores >= s.min_score - TOLERANCE
         if s.where is not None:
