@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 
 import numpy as np
 
 from dskype.bolts.ranked_lists import RankedLists
 from dskype.deploy.lab.skype.workload import Stream, Subscriptions
+from dskype.deploy.lab.topk.truth import scores_of_subscription
 from dskype.spouts.batch import MessageBatch
 
 __all__ = ["different"]
 
 _ROUNDING = 1e-9
 """Scores that add the same terms in another order differ by less."""
-
-
-def _scores(s: Subscriptions, messages: Sequence[MessageBatch], oldest: int, diagonal_deg: float) -> dict[int, float]:
-    """Return the score of each message from a position on that shares a word with the only subscription."""
-    weight_of, found = dict(zip(s.terms.tolist(), s.weights.tolist())), {}
-    for batch in messages:
-        hits = np.flatnonzero(np.isin(batch.terms, s.terms))
-        owners = np.searchsorted(batch.offsets, hits, "right") - 1
-        tsim = np.zeros(batch.n)
-        for owner, hit in zip(owners.tolist(), hits.tolist()):
-            tsim[owner] += weight_of[int(batch.terms[hit])] * batch.weights[hit]
-        ssim = 1 - np.hypot(batch.lat - s.lat[0], batch.lon - s.lon[0]) / diagonal_deg
-        scores = s.alpha[0] * ssim + (1 - s.alpha[0]) * tsim
-        found.update({int(batch.seq[row]): float(scores[row]) for row in np.unique(owners) if batch.position[row] >= oldest})
-    return found
 
 
 def different(lists: RankedLists, s: Subscriptions, stream: Stream, watermark: int, extent: int, diagonal_deg: float) -> int:
@@ -49,7 +34,11 @@ def different(lists: RankedLists, s: Subscriptions, stream: Stream, watermark: i
     for i in range(len(s)):
         part = slice(lists.offsets[i], lists.offsets[i + 1])
         seqs, scores = lists.seqs[part].tolist(), lists.scores[part]
-        known = _scores(s.take(np.array([i])), kept, watermark - extent + 1, diagonal_deg)
+        known: dict[int, float] = {}
+        for batch in kept:
+            scored = scores_of_subscription(s, i, batch, diagonal_deg)
+            rows = np.flatnonzero(~np.isnan(scored) & (batch.position > watermark - extent))
+            known.update(zip(batch.seq[rows].tolist(), scored[rows].tolist()))
         best = sorted(known.values(), reverse=True)[: int(s.k[i])]
         own = [known.get(seq, -np.inf) for seq in seqs]
         wrong += not (len(set(seqs)) == len(best) == len(scores) and np.allclose(scores, best, 0, _ROUNDING) and np.allclose(own, scores, 0, _ROUNDING))
