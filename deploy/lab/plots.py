@@ -1,4 +1,4 @@
-"""``dskype bench scoreboard --plots``: the plots of result files as SVG, so that figures stand beside claims without a run."""
+"""``dskype bench scoreboard --page``: the plots of result files as SVG, drawn without another run."""
 
 from __future__ import annotations
 

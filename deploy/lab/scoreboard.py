@@ -13,7 +13,7 @@ from dskype.deploy.cli.arguments import UsageError
 from dskype.deploy.lab.boolean.experiments import EXPERIMENTS as BOOLEAN
 from dskype.deploy.lab.dskype.experiments import experiments as distribution
 from dskype.deploy.lab.dskype.workload import LONG, PLACES
-from dskype.deploy.lab.experiments import Claim, Experiment, judged, table_line
+from dskype.deploy.lab.experiments import Claim, Experiment, judged, table_line, two_plots
 from dskype.deploy.lab.plots import plots
 from dskype.deploy.lab.ps2stream.adjustment_experiments import ADJUSTMENTS
 from dskype.deploy.lab.ps2stream.experiments import EXPERIMENTS as PS2STREAM
@@ -81,10 +81,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def write_plots(results: Sequence[Mapping[str, Any]], folder: Path) -> None:
-    """Write a picture of each result into a folder. Without matplotlib say so, and write none."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
+    """Write a picture of each result into a folder. Without matplotlib, write none and say so."""
+    if two_plots() is None:
         say("no plots: matplotlib is not installed (pip install '/path/to/dskype[bench]')")
         return
     folder.mkdir(exist_ok=True)

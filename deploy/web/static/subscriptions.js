@@ -26,7 +26,7 @@ const WHAT = [
   ["Where", where, "long"],
 ];
 
-/** Return a button of a row; what it does is followed by a new look at the list, and only then by what went wrong, which is about that. */
+/** Return a button of a row. After its action the list is read again. An error is shown last, because it describes the list as it is then. */
 function button(id, text, act) {
   const onclick = async () => {
     show("answer");
