@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import time
 from collections import Counter
@@ -13,6 +12,7 @@ from dskype.deploy.capacity import watching
 from dskype.deploy.capacity.rules import Processors
 from dskype.deploy.cli.main import main
 from dskype.topology import Fields, TopologyBuilder
+from tests.deploy.capacity.asking import asker
 from tests.topology.runtime.components import PacedNumbers, Recorder, RunningSum, sums_expected
 from tests.topology.runtime.helpers import await_output, executors, make_topic, wait_for
 
@@ -41,14 +41,7 @@ def test_a_component_with_too_few_executors_gets_more_and_results_stay_exact(clu
     builder.set_bolt("sink", Recorder(out)).global_grouping("second")
     conf = {"topology.acker.executors": 0, "topology.emulator.snapshot.interval.ms": 1000}
 
-    def advise(*more: str) -> dict:
-        """Return what is advised; on a busy machine no task may report for six seconds, and the command says that it has no figures."""
-        capsys.readouterr()
-        code = main(["advise", name, "--seconds", "6", "-o", "json", *more, "--bootstrap-servers", kafka.bootstrap_servers])
-        printed, said = capsys.readouterr()
-        assert code == 0 or "has reported within" in said or "figures of now" in said, said
-        return json.loads(printed) if code == 0 else {"advice": []}
-
+    advise = asker(name, kafka, capsys)
     with cluster.submit_topology(name, conf, builder.create_topology()) as handle:
         handle.backend.wait_until(lambda stats: stats.total("sink", "executed") > 100, 60)
         # While a long batch runs its tasks report nothing: then nothing is advised for them.
