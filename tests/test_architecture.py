@@ -78,7 +78,7 @@ def test_kernels_are_kept_by_the_content_of_their_sources():
 
 
 def test_only_component_code_is_pickled():
-    assert {Path(name).name for name in users(MODULES, "pickle", "marshal", "shelve", "pyspark.cloudpickle")} <= {"resident.py", "builder.py", "launch.py"}
+    assert {Path(name).name for name in users(MODULES, "pickle", "marshal", "shelve", "pyspark.cloudpickle")} <= {"payload.py", "builder.py", "launch.py"}
 
 
 def test_yaml_is_read_safely():

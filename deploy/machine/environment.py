@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dskype.deploy.machine import connection, jars, paths, spark_archive
 from dskype.deploy.machine.broker import BrokerEvent, EmbeddedBroker
@@ -21,13 +21,14 @@ from dskype.topology.nimbus import environment
 from dskype.topology.nimbus.manager import ManagedTopology, TopologyManager
 from dskype.topology.nimbus.states import TopologyState
 from dskype.topology.planning.plan import TopologyPlan, metrics_topic
-from dskype.topology.runtime.driver.driver import TopologyDriver
-from dskype.topology.runtime.driver.preflight import start_python_early
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.nimbus.nimbus_topic import NimbusService, load_removed, load_states, watch_drivers
 from dskype.topology.runtime.nimbus.standby import await_loss
 from dskype.topology.runtime.spark.session import jvm_process, network_warning, start_session, stop_session
 from dskype.topology.runtime.stores.control_files import read_json, write_json
+
+if TYPE_CHECKING:
+    from dskype.topology.runtime.driver.driver import TopologyDriver
 
 __all__ = ["Environment"]
 
@@ -105,6 +106,7 @@ class Environment(environment.Environment):
                     conf=spark_conf,
                     log_file=self.folder / "logs" / "spark.log",
                     class_archive=spark_archive.existing_archive(spark_jars),
+                    meanwhile=_import_driver,
                 )
                 self.kafka = KafkaSettings(servers.result(), options, arguments)
             if self.broker is not None:
@@ -114,6 +116,8 @@ class Environment(environment.Environment):
                 self._owned.note_process(jvm.pid)
             if standby is not None:
                 if not self.spark.sparkContext.master.startswith("local"):
+                    from dskype.topology.runtime.driver.preflight import start_python_early
+
                     start_python_early(self.spark)
                 self._lost = await_loss(self.kafka, standby, progress)
             if resume:
@@ -144,6 +148,8 @@ class Environment(environment.Environment):
         ):
             raise AlreadyAliveException.for_topology(plan.name)
         resume = plan.topology_id in {state.id for state in self.resumed}
+        from dskype.topology.runtime.driver.driver import TopologyDriver
+
         return TopologyDriver(plan, self.spark, self.kafka, self._folder_of(plan.name), resume=resume, announce=self._progress)
 
     def _on_broker_event(self, event: BrokerEvent) -> None:
@@ -201,6 +207,11 @@ class Environment(environment.Environment):
                 parts.callback(stop_session, spark)
             if nimbus is not None:
                 parts.callback(nimbus.close)
+
+
+def _import_driver() -> None:
+    """Import what is needed once Spark runs."""
+    import dskype.topology.runtime.driver.driver  # noqa: F401
 
 
 def _stored_states(folder: Path) -> list[TopologyState]:

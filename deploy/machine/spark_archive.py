@@ -21,7 +21,7 @@ from dskype.deploy.machine.spark_classes import spark_class_path
 __all__ = ["archive_path", "existing_archive", "write_archive"]
 
 _MOST = 3
-"""Archives that are kept. Every environment with a PySpark of its own has one, of 150 MB."""
+"""Archives that are kept, those that were used last. Every environment with a PySpark of its own has one, of 150 MB."""
 
 _LONGEST_S = 900
 """A busy machine compiles kernels meanwhile."""
@@ -43,7 +43,11 @@ def existing_archive(spark_jars: Sequence[Path]) -> Path | None:
     :param spark_jars: Spark's class path.
     """
     archive = archive_path(spark_jars)
-    return archive if archive.exists() else None
+    try:
+        os.utime(archive)  # those that are used are kept
+    except OSError:
+        return None
+    return archive
 
 
 def write_archive(report: Callable[[str], None]) -> bool:

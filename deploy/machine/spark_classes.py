@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dskype.deploy.machine import jars, paths
-from dskype.topology.runtime.spark import component_query
+from dskype.topology.runtime import spark
 
 __all__ = ["spark_class_path"]
 
-SOURCES = tuple(sorted(Path(component_query.__file__).parent.glob("*.java")))
+SOURCES = tuple(sorted(Path(spark.__file__).parent.glob("*.java")))
 _MOST = 5
 """Jars that are kept, for other checkouts."""
 

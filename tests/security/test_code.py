@@ -42,8 +42,8 @@ _KEYWORDS = {"shell": True, "allow_pickle": True}
 
 ALLOWED = {
     ("topology/builder.py", "cloudpickle"): "a component that cannot be pickled is refused at submission",
-    ("topology/runtime/processes/resident.py", "pickle"): "the code of a topology, from its driver to its executors",
-    ("topology/runtime/processes/resident.py", "cloudpickle"): "the same",
+    ("topology/runtime/processes/payload.py", "pickle"): "the code of a topology, from its driver to its executors",
+    ("topology/runtime/processes/payload.py", "cloudpickle"): "the same",
     ("deploy/machine/launch.py", "cloudpickle"): "modules that the user allowed, sent with their topology",
 }
 

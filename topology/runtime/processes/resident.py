@@ -9,7 +9,6 @@ import io
 import json
 import logging
 import os
-import pickle
 import secrets
 import selectors
 import signal
@@ -19,14 +18,12 @@ import threading
 import time
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn, cast
 
 import numpy as np
 import pyarrow as pa
 from kafka.errors import KafkaError
-from pyspark import cloudpickle
 
 from dskype.topology import kernel_cache
 from dskype.topology.components import KafkaSpout
@@ -37,14 +34,14 @@ from dskype.topology.core.snapshots import FencedError, SnapshotStore
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import FatalError, TopologyError, mark_of
 from dskype.topology.planning import acker
-from dskype.topology.planning.plan import TopologyPlan, inbox_topic, metrics_topic
+from dskype.topology.planning.plan import inbox_topic, metrics_topic
 from dskype.topology.routing import java_hash
-from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.reading import KafkaInboxReader
 from dskype.topology.runtime.kafka.record_producer import RecordProducer
 from dskype.topology.runtime.processes.executor_log import redirect_output
 from dskype.topology.runtime.processes.host import Stop, StopSignal, die_with_parent, set_name
 from dskype.topology.runtime.processes.host_load import HostLoad
+from dskype.topology.runtime.processes.payload import Payload
 from dskype.topology.runtime.stores.choice import fetch_files
 from dskype.topology.runtime.transport.inbox_loop import InboxLoop, KeptPositions
 from dskype.topology.runtime.transport.leases import Leases, SupersededError
@@ -52,10 +49,9 @@ from dskype.topology.runtime.transport.record_writer import make_writer
 from dskype.topology.runtime.transport.spark_input import SparkInput
 from dskype.topology.runtime.transport.wire import SUPERVISOR_VARIABLE, receive, send
 
-__all__ = ["Payload", "import_components", "main", "warm_up"]
+__all__ = ["import_components", "main", "warm_up"]
 
 log = logging.getLogger(__name__)
-_PRODUCT = f"{__name__.partition('.')[0]}."
 _REASON_BYTES = 4096
 _REFUSED = 3
 """Exit code of a fork that may not write any more: its parent must end, too."""
@@ -66,44 +62,6 @@ _ALONE_S = 10.0
 """On a cluster, an executor to which Spark has no connection asks so often whether its query was started again elsewhere."""
 _TOLD_S = 10.0
 """How long word of a kernel that is compiled waits for the brokers; it may be lost."""
-
-
-@dataclass(frozen=True)
-class Payload:
-    """What an executor needs to run its part of a topology; it travels in Spark's closure, like code.
-
-    :param sys_path: the driver's ``sys.path``, so that executors find the same modules.
-    :param store: where snapshots and journals are kept.
-    :param logs: folder of the executors' logs; None: ``dskype-logs`` in the folder where Spark runs its executor.
-    :param term: the driver's term.
-    :param epoch: number of the query's start.
-    :param given_up_s: after so long a silence Spark may run an executor elsewhere; None: there is no other host.
-    :param starts: rows (topic, partition, first offset) of the external topics of a Kafka spout, as they were when the query started.
-    :param interval_s: least time between the beginnings of two batches of an executor.
-    """
-
-    plan: TopologyPlan
-    kafka: KafkaSettings
-    store: SnapshotStore
-    logs: Path | None
-    sys_path: list[str]
-    term: int
-    epoch: int
-    given_up_s: float | None
-    starts: tuple[tuple[str, int, int], ...] = ()
-    interval_s: float = 0.0
-
-    def dumps(self) -> bytes:
-        """Serialize with cloudpickle, as Spark does with functions; separate are ``sys_path``, because unpickling the rest needs it, and what the zygote imports."""
-        modules = {type(self.plan.spec(component).obj).__module__ for component in self.plan.component_ids}
-        return pickle.dumps((self.sys_path, sorted(m for m in modules if m.startswith(_PRODUCT)), cloudpickle.dumps(self)))
-
-    @classmethod
-    def loads(cls, data: bytes) -> Payload:
-        """Deserialize what :meth:`dumps` wrote, in a process of the same topology."""
-        sys_path, _, body = pickle.loads(data)
-        sys.path += [p for p in sys_path if p not in sys.path and not p.endswith((".zip", ".jar"))]
-        return pickle.loads(body)
 
 
 def warm_up() -> None:
@@ -121,8 +79,7 @@ def import_components(payload: bytes) -> None:
 
     Other components are left to the executors: two topologies may have modules of the same name, and what a module starts may not survive a fork.
     """
-    _, modules, _ = pickle.loads(payload)
-    if not (new := [name for name in modules if name not in sys.modules]):
+    if not (new := [name for name in Payload.modules(payload) if name not in sys.modules]):
         return
     with contextlib.suppress(Exception):  # an executor fails in the same way, and tells Spark
         for name in new:

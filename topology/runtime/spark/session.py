@@ -11,7 +11,8 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -183,9 +184,18 @@ def scratch_of(log_file: Path) -> Path:
     return log_file.absolute().parent / "jvm"
 
 
-def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str, str], log_file: Path, class_archive: Path | None = None) -> Any:
-    """Start Spark and return the session. The parameters are those of :func:`spark_settings`.
+def start_session(
+    *,
+    master: str | None,
+    jars: Sequence[Path],
+    conf: Mapping[str, str],
+    log_file: Path,
+    class_archive: Path | None = None,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> Any:
+    """Start Spark and return the session. The other parameters are those of :func:`spark_settings`.
 
+    :param meanwhile: called while the JVM starts, which takes a second or two of waiting: for imports.
     :raises RuntimeError: a session exists in this process already.
     :raises SessionError: Spark refuses its settings, or cannot be reached.
     """
@@ -197,13 +207,17 @@ def start_session(*, master: str | None, jars: Sequence[Path], conf: Mapping[str
     scratch_of(log_file).mkdir(parents=True, mode=0o700)
     url = f"local[{_LOCAL_SLOTS},4]" if master in (None, "local[*]", "local") else master
     try:
-        with _log_handle(log_file) as handle:
+        with _log_handle(log_file) as handle, ThreadPoolExecutor(1, "dskype-jvm") as beside:
             settings = {
                 "spark.master": url,
                 "spark.app.name": "dskype",
                 **spark_settings(master=master, jars=jars, conf=conf, log_file=log_file, class_archive=class_archive, log_handle=handle),
             }
-            _launch(settings, log_file.parent, handle)
+            launched = beside.submit(_launch, settings, log_file.parent, handle)
+            with contextlib.suppress(ImportError):
+                import pyspark.testing.utils  # noqa: F401 - the first call to the JVM imports it, and with it pandas
+            meanwhile()
+            launched.result()
     except PySparkRuntimeError:  # the JVM ended at once, perhaps because of a damaged archive: the next start does without
         if class_archive is not None:
             class_archive.unlink(missing_ok=True)

@@ -29,7 +29,8 @@ from dskype.topology.runtime.kafka.reading import read_to_end
 from dskype.topology.runtime.processes import resident as resident_module
 from dskype.topology.runtime.processes.executor_log import _Log, redirect_output
 from dskype.topology.runtime.processes.host import Stop, StopSignal
-from dskype.topology.runtime.processes.resident import Payload, _Resident
+from dskype.topology.runtime.processes.payload import Payload
+from dskype.topology.runtime.processes.resident import _Resident
 from dskype.topology.runtime.transport.leases import SupersededError
 from dskype.topology.testing import TestWordSpout
 from tests.topology.simulated.fault_topologies import TOPOLOGIES
