@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any
 
 __all__ = [
@@ -140,29 +140,59 @@ def judged(claim: Claim, rows: Sequence[Found]) -> dict[str, Any]:
     return {"text": claim.text, "held": False, "figures": figures, **({"why": claim.why} if claim.why else {})}
 
 
+class _NamedRows(dict[tuple[str, Any], Found]):
+    """Some rows of an experiment: whoever looks at all of them is told that rows are missing."""
+
+    def __iter__(self) -> Iterator[tuple[str, Any]]:
+        raise KeyError
+
+    keys = values = items = __iter__  # type: ignore[assignment]
+
+
+def about_named_rows(claim: Claim) -> Claim:
+    """Return a claim about some of the rows: it cannot be told if it is about a line or about all rows, because others are missing."""
+    return replace(claim, check=lambda found: claim.check(_NamedRows(found)))
+
+
 def add_only_argument(parser: argparse.ArgumentParser, experiments: Sequence[Experiment]) -> None:
-    """Add the option ``--only``, which chooses experiments by their names."""
+    """Add the option ``--only``, which chooses experiments by their names, and rows of them."""
     parser.add_argument(
         "--only",
-        metavar="NAME,...",
+        metavar="NAME[:ROW;...],...",
         type=lambda text: _chosen(experiments, text),
         default=list(experiments),
-        help=f"names of experiments, or the beginnings of their names: {', '.join(e.name for e in experiments)}",
+        help=f"names of experiments, or the beginnings of their names: {', '.join(e.name for e in experiments)}. ROW: only these rows, by their series or as SERIES/X. "
+        "Claims about other rows cannot be told then",
     )
 
 
 def _chosen(experiments: Sequence[Experiment], text: str) -> list[Experiment]:
-    """Return the experiments that the text of an argument names: ``NAME,...``. A name that no experiment has stands for all whose names begin with it.
+    """Return the experiments that the text of an argument names: ``NAME[:ROW;...],...``. A name that no experiment has stands for all whose names begin with it.
 
-    :raises argparse.ArgumentTypeError: there is no such experiment.
+    :raises argparse.ArgumentTypeError: there is no such experiment, or no such row.
     """
-    found: list[Experiment] = []
-    for name in (part.strip() for part in text.split(",")):
+    found: dict[str, Experiment] = {}
+    for part in text.split(","):
+        name, _, rows = (piece.strip() for piece in part.partition(":"))
         exact = [e for e in experiments if e.name == name] or [e for e in experiments if name and e.name.startswith(name)]
         if not exact:
             raise argparse.ArgumentTypeError(f"expected some of {', '.join(e.name for e in experiments)}; given: {name!r}")
-        found += [e for e in exact if e not in found]
-    return found
+        for e in exact:
+            found.setdefault(e.name, _with_rows(e, [row.strip() for row in rows.split(";")]) if rows else e)
+    return list(found.values())
+
+
+def _with_rows(experiment: Experiment, wanted: Sequence[str]) -> Experiment:
+    """Return an experiment with these rows alone: series, or ``SERIES/X``.
+
+    :raises argparse.ArgumentTypeError: it has no such row.
+    """
+    names = [{row.series, f"{row.series}/{row.x:g}" if isinstance(row.x, (int, float)) else f"{row.series}/{row.x}"} for row in experiment.rows]
+    if unknown := set(wanted).difference(*names):
+        legal = ", ".join(dict.fromkeys(row.series for row in experiment.rows))
+        raise argparse.ArgumentTypeError(f"{experiment.name}: expected rows of {legal}, or SERIES/X; given: {', '.join(sorted(unknown))}")
+    rows = [row for row, of in zip(experiment.rows, names) if of & set(wanted)]
+    return replace(experiment, rows=rows, claims=list(map(about_named_rows, experiment.claims)))
 
 
 def _plain(value: Any) -> Any:

@@ -13,7 +13,7 @@ from dskype.deploy.cli.arguments import UsageError
 from dskype.deploy.lab.boolean.experiments import EXPERIMENTS as BOOLEAN
 from dskype.deploy.lab.dskype.experiments import experiments as distribution
 from dskype.deploy.lab.dskype.workload import LONG, PLACES
-from dskype.deploy.lab.experiments import Claim, Experiment, judged, table_line, two_plots
+from dskype.deploy.lab.experiments import Claim, Experiment, about_named_rows, judged, table_line, two_plots
 from dskype.deploy.lab.plots import plots
 from dskype.deploy.lab.ps2stream.adjustment_experiments import ADJUSTMENTS
 from dskype.deploy.lab.ps2stream.experiments import EXPERIMENTS as PS2STREAM
@@ -148,8 +148,9 @@ def _verdict(claim: Claim, experiment: Experiment, action: str, results: Sequenc
         if result["paper"] != action:
             continue
         name = _of_its_data(experiment.name, result["data"])
-        for rows in (one["rows"] for one in result["experiments"] if one["name"] == name):
-            one = judged(claim, _of_any(rows, result["data"]))
+        for found in (one for one in result["experiments"] if one["name"] == name):
+            rows = _of_any(found["rows"], result["data"])
+            one = judged(claim if _whole(experiment, found, rows) else about_named_rows(claim), rows)
             if one["figures"] == "rows are missing":
                 continue
             verdict = Verdict(figure, experiment.name, claim.text, one["held"], one["figures"] + (f"; {one['why']}" if "why" in one else ""), number)
@@ -157,6 +158,12 @@ def _verdict(claim: Claim, experiment: Experiment, action: str, results: Sequenc
                 return verdict
             open_one = open_one if open_one.run else verdict
     return open_one
+
+
+def _whole(experiment: Experiment, found: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Tell whether a result has all rows of an experiment, but for those that it says were left out."""
+    there = {(row["series"], row["x"]) for row in rows}
+    return all((row.series, row.x) in there or any(note.startswith(f"{row.series} is left out") for note in found["notes"]) for row in experiment.rows)
 
 
 def _of_its_data(experiment: str, data: Sequence[Mapping[str, Any]]) -> str:

@@ -377,8 +377,8 @@ def _bottleneck(found: Rows) -> tuple[bool, str]:
 
 
 def _saturates(found: Rows) -> tuple[bool, str]:
-    rates = dict(series(found, "A-Grid", "system_per_s"))
-    return rates[64] <= 1.1 * rates[10], f"10: {rates[10]:,.0f}, 64: {rates[64]:,.0f}"
+    ten, most = (found["A-Grid", n]["system_per_s"] for n in (10, 64))
+    return most <= 1.1 * ten, f"10: {ten:,.0f}, 64: {most:,.0f}"
 
 
 _ROUTING_UNITS = Experiment(

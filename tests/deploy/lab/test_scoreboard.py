@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from html import unescape
 from pathlib import Path
@@ -10,9 +11,12 @@ import pytest
 
 from dskype.deploy.cli import main as cli
 from dskype.deploy.lab import results, scoreboard
-from dskype.deploy.lab.experiments import Claim, judged
+from dskype.deploy.lab.dskype.experiments import experiments as distribution
+from dskype.deploy.lab.dskype.workload import PLACES
+from dskype.deploy.lab.experiments import Claim, about_named_rows, add_only_argument, judged, series
 from dskype.deploy.lab.results import changed_files, code_digests, result_text
 from dskype.deploy.lab.scoreboard import PAPERS, page, read_results, verdicts
+from dskype.deploy.lab.tornado.experiments import EXPERIMENTS
 
 BENCHMARKS = Path(__file__).parents[3] / "docs/benchmarks"
 FILE = "distribution/interest.py"
@@ -83,7 +87,8 @@ def test_claims_about_a_data_set_are_judged_whatever_its_name_is():
 
 @pytest.mark.parametrize(("data", "experiment"), [("pois", "tasks-pois"), ("places", "tasks")])
 def test_an_experiment_that_names_its_data_set_counts_whatever_that_is(data, experiment):
-    rows = [row("hashing", n, throughput=float(n)) for n in (4, 128)]
+    (tasks,) = [one for one in distribution([PLACES]) if one.name == "tasks"]
+    rows = [row(one.series, one.x, throughput=float(one.x)) for one in tasks.rows]
     result = ran("distribution", experiment, rows)
     result["data"][0]["name"] = data
     found = [one for one in verdicts([result])["DSkype"] if one.claim == "hashing scales with the number of tasks"]
@@ -125,6 +130,36 @@ def test_a_claim_that_fails_with_fewer_subscriptions_than_the_papers_cannot_be_t
 
     assert [judge(*given)["held"] for given in ((9, 10), (1, 10), (1, 1000))] == [True, None, False]
     assert judge(1, 1000)["why"] == "it is slow" and judged(claim, [])["figures"] == "rows are missing"
+
+
+def test_of_some_rows_only_claims_about_named_rows_can_be_told():
+    ran_rows = [row("a", 1, rate=9.0), row("a", 2, rate=5.0)]
+    named = Claim("Faster", lambda found: (found["a", 1]["rate"] > found["a", 2]["rate"], "9 : 5"))
+    line = Claim("It falls", lambda found: (series(found, "a", "rate") == [(1, 9.0), (2, 5.0)], ""))
+    everything = Claim("All are fast", lambda found: (all(one["rate"] > 1 for one in found.values()), ""))
+    assert [judged(claim, ran_rows)["held"] for claim in (named, line, everything)] == [True, True, True]
+    assert [judged(about_named_rows(claim), ran_rows)["held"] for claim in (named, line, everything)] == [True, None, None]
+
+
+def test_rows_of_an_experiment_can_be_chosen():
+    def chosen(text):
+        parser = argparse.ArgumentParser(exit_on_error=False)
+        add_only_argument(parser, EXPERIMENTS)
+        return {e.name: [(found.series, found.x) for found in e.rows] for e in parser.parse_args(["--only", text]).only}
+
+    assert chosen("units:A-Grid/10;A-Grid/64, adapt") == {"units": [("A-Grid", 10), ("A-Grid", 64)], "adaptivity": chosen("adaptivity")["adaptivity"]}
+    assert {name for name, _ in chosen("alternatives:A-Grid;R-tree")["alternatives"]} == {"A-Grid", "R-tree"}
+    with pytest.raises(argparse.ArgumentError, match=r"units: expected rows of A-Grid, .*, or SERIES/X; given: A-Grid/11, B"):
+        chosen("units:A-Grid;B;A-Grid/11")
+
+
+def test_a_result_with_some_rows_is_not_judged_by_what_its_lines_lack():
+    some = [row("A-Grid", n, system_per_s=rate, throughput=rate) for n, rate in ((10, 9.0), (64, 9.5))]
+    found = verdicts([ran(rows=some, experiment="units")])
+    assert [verdict(found, "Tornado", text).held for text in ("A single routing unit is a bottleneck", "The throughput saturates at 10 routing units")] == [
+        "",
+        True,
+    ]
 
 
 def test_a_result_is_the_same_after_it_was_written_and_read():
