@@ -54,11 +54,15 @@ def _kmax(setting: Setting, kmax: int, k: int = 20) -> Setting:
 
 
 def _ten_times(xs: Sequence[float], at_least: float = 5.0) -> Claim:
-    """Claim that Skype beats CIQ-kmax by an order of magnitude at every point of a line; half of that is accepted."""
+    """Claim that Skype beats CIQ-kmax by an order of magnitude at every point of a line; half of that is accepted. One point where it does not is enough to tell."""
 
     def check(found: Rows) -> tuple[bool, str]:
-        ratios = [(x, ratio(found["ciq-kmax", x]["total_us"], found["skype", x]["total_us"])) for x in xs]
-        return min(r for _, r in ratios) >= at_least, "times: " + listed(ratios, 1)
+        there = [x for x in xs if ("skype", x) in found and ("ciq-kmax", x) in found]
+        ratios = [(x, ratio(found["ciq-kmax", x]["total_us"], found["skype", x]["total_us"])) for x in there]
+        held = all(r >= at_least for _, r in ratios)
+        if held and len(there) < len(xs):
+            raise KeyError
+        return held, "times: " + listed(ratios, 1)
 
     return Claim(f"Skype is about an order of magnitude faster than CIQ-kmax (checked: at least {at_least:g} times)", check, least=_PAPER)
 

@@ -14,6 +14,7 @@ from dskype.bolts.skype import Skype
 from dskype.deploy.cli import main as cli
 from dskype.deploy.cli.arguments import UsageError
 from dskype.deploy.lab.corpus import Corpus, read_file
+from dskype.deploy.lab.experiments import about_named_rows, judged
 from dskype.deploy.lab.skype import report as skype_report
 from dskype.deploy.lab.skype import run as skype
 from dskype.deploy.lab.skype.engine import Known, Scale, prepare
@@ -236,6 +237,17 @@ def test_claims_follow_the_figures():
         }
 
     assert_claims_follow(EXPERIMENTS, make_up, trials=4000)
+
+
+def test_one_point_where_skype_is_not_much_faster_is_enough_to_tell():
+    (claim,) = [claim for e in EXPERIMENTS if e.name == "k" for claim in e.claims if "order of magnitude" in claim.text]
+
+    def judge(points):
+        rows = [{"series": name, "x": k, "subscriptions": 1_000_000, "total_us": us} for k, *both in points for name, us in zip(("skype", "ciq-kmax"), both)]
+        return judged(about_named_rows(claim), rows)["held"]
+
+    assert judge([(20, 10, 40)]) is False and judge([(20, 10, 60)]) is None
+    assert judge([(k, 10, 60) for k in (10, 20, 30, 40, 50, 60)]) is True
 
 
 # -- report ---------------------------------------------------------------------------------------
