@@ -18,77 +18,79 @@ from dskype.deploy.lab.comparing import quiet
 from dskype.deploy.lab.dskype.frames import ids_of, message_columns
 from dskype.distribution.subscriptions import BooleanSubscription
 from dskype.spouts.batch import Details, MessageBatch
-from dskype.spouts.streams import Matching, Placements
-from dskype.spouts.topics import Topics
+from dskype.spouts.streams import Placements, Stream
 from dskype.topology.core.bolt_task import BoltTask
-from dskype.topology.core.frames import OutRecords, encode_data, encode_segment, encode_watermark
+from dskype.topology.core.frames import OutRecord, OutRecords, encode_data, encode_segment, encode_watermark
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.tuples import InRecord
 
-__all__ = ["FilterTask", "message_frames", "pairs_of"]
+__all__ = ["FilterTask", "pairs_of"]
 
 _AT_ONCE = 1 << 12
 _NAME = "dskype"
-_TOPICS = Topics.for_topology(_NAME)
 
 
 class FilterTask:
     """A subscription task with the subscriptions of a line.
 
     :param matches: how it publishes matches (``dskype.results.matches``).
-    :param tell: called with the share of the subscriptions that is registered.
     """
 
-    def __init__(self, world: FilterWorld, line: Line, seed: int, matches: str, tell: Callable[[float], None] = lambda share: None) -> None:
-        plan = _plan(matches)
-        self._task, self._read = BoltTask(plan, plan.component_tasks("subscription-bolt")[0], lambda: 0), 0
+    def __init__(self, matches: str) -> None:
+        conf = {"topology.acker.executors": 0, "dskype.results.matches": matches}
+        plan = TopologyPlan.build(_NAME, f"{_NAME}-1-0", conf, dskype_topology(_NAME).create_topology())
+        (self._source,), (task,) = map(plan.component_tasks, ("distribution-bolt", "subscription-bolt"))
+        self._task = BoltTask(plan, task, lambda: 0)
         self._task.start()
-        n = world.subscriptions.n
+        self._tuples = 0  # that it has received
+
+    @classmethod
+    def registered(cls, world: FilterWorld, line: Line, seed: int, matches: str, tell: Callable[[float], None] = lambda share: None) -> FilterTask:
+        """Return a task with which the subscriptions of a line are registered, as its distribution task does.
+
+        :param tell: called with the share that is registered.
+        """
+        made = cls(matches)
         with quiet():
-            for start, placements in _placements(world, line, seed):
-                segment = encode_segment(Placements.name, len(placements.subscription), list(placements.values()), None)
-                self._run(encode_data(_source(plan), start, [segment]))
-                tell(min(1.0, (start + _AT_ONCE) / n))
+            for placements in _placements(world, line, seed):
+                made._run(made._frame(placements))
+                tell(made._tuples / world.subscriptions.n)
+        return made
 
-    def _run(self, frame: bytes) -> list[OutRecords]:
-        self._task.process([InRecord(self._task.inbox, 0, self._read, 0, None, frame)])
-        self._read += 1
-        return [records for records in self._task.flush() if isinstance(records, OutRecords) and records.topic in (_TOPICS.results, _TOPICS.matches)]
+    def continued(self, matches: str) -> FilterTask:
+        """Return a task that continues from a snapshot of this one, which must not be used any more, and publishes matches in another way."""
+        made = FilterTask(matches)
+        with quiet():
+            made._task.restore(self._task.snapshot())
+        made._tuples = self._tuples
+        return made
 
-    def match(self, frames: Sequence[bytes]) -> tuple[np.ndarray, list[OutRecords]]:
-        """Return the CPU time of each frame, ns (int64[frames]), and the records of its matches."""
+    def match(self, batches: Sequence[tuple[MessageBatch, Details]]) -> tuple[np.ndarray, list[OutRecords]]:
+        """Let the task have messages, as new ones; return the CPU time of each batch, ns (int64[batches]), and the records of the matches."""
+        frames, before = [], self._tuples
+        for messages, details in batches:
+            later = messages._replace(seq=messages.seq + before, position=messages.position + before)
+            frames.append(self._frame(message_columns(later, ids_of(messages), details), encode_watermark(int(later.position[-1]))))
         spent, written = np.zeros(len(frames), np.int64), []
         with quiet():
             for number, frame in enumerate(frames):
                 began = time.process_time_ns()
                 records = self._run(frame)
                 spent[number] = time.process_time_ns() - began
-                written += records
+                written += [one for one in records if isinstance(one, OutRecords)]
         return spent, written
 
+    def _frame(self, tuples: Stream, *behind: bytes) -> bytes:
+        """Return the next frame of the distribution task."""
+        columns = list(tuples.values())
+        n = len(columns[0])
+        self._tuples += n
+        return encode_data(self._source, self._tuples - n, [encode_segment(tuples.name, n, columns, None), *behind])
 
-def message_frames(batches: Sequence[tuple[MessageBatch, Details]], first_tuple: int, moved: int) -> list[bytes]:
-    """Return a frame for each batch, with the watermark behind it.
-
-    :param first_tuple: number of the first message among the tuples of the distribution task.
-    :param moved: added to sequence numbers and positions, so that a task may get the same messages again.
-    """
-    frames, source = [], _source(_plan("each"))
-    for messages, details in batches:
-        later = messages._replace(seq=messages.seq + moved, position=messages.position + moved)
-        segment = encode_segment(Matching.name, later.n, list(message_columns(later, ids_of(later), details).values()), None)
-        frames.append(encode_data(source, first_tuple, [segment, encode_watermark(int(later.position[-1]))]))
-        first_tuple += later.n
-    return frames
-
-
-def _plan(matches: str) -> TopologyPlan:
-    conf = {"topology.acker.executors": 0, "dskype.results.matches": matches}
-    return TopologyPlan.build(_NAME, f"{_NAME}-1-0", conf, dskype_topology(_NAME).create_topology())
-
-
-def _source(plan: TopologyPlan) -> int:
-    return plan.component_tasks("distribution-bolt")[0]
+    def _run(self, frame: bytes) -> list[OutRecord | OutRecords]:
+        """Let the task process a frame; return what it sends."""
+        self._task.process([InRecord(self._task.inbox, 0, self._task.version, 0, None, frame)])
+        return self._task.flush()
 
 
 def pairs_of(written: Sequence[OutRecords]) -> np.ndarray:
@@ -100,8 +102,8 @@ def pairs_of(written: Sequence[OutRecords]) -> np.ndarray:
     return np.array(sorted(found), np.int64).reshape(-1, 2)
 
 
-def _placements(world: FilterWorld, line: Line, seed: int) -> Iterator[tuple[int, Placements]]:
-    """Yield the subscriptions as a distribution task places them, some at once, with the number of the first; each has its number as its name."""
+def _placements(world: FilterWorld, line: Line, seed: int) -> Iterator[Placements]:
+    """Yield the subscriptions as a distribution task places them, some at once; each has its number as its name."""
     programs, terms, n = world.programs(line, seed), world.subscriptions.terms.reshape(-1, 2), world.subscriptions.n
     for start in range(0, n, _AT_ONCE):
         stop = min(n, start + _AT_ONCE)
@@ -111,4 +113,4 @@ def _placements(world: FilterWorld, line: Line, seed: int) -> Iterator[tuple[int
             for slot, box, two, program in zip(range(start, stop), world.subscriptions.boxes[start:stop].tolist(), terms[start:stop].tolist(), programs)
         ]
         names = list(map(str, range(start, stop)))
-        yield start, Placements(subscription=names, registration=[f"0-{name}" for name in names], placement=placed)
+        yield Placements(subscription=names, registration=[f"0-{name}" for name in names], placement=placed)

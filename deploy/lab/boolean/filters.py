@@ -17,7 +17,7 @@ import numpy as np
 from dskype.bolts.boolean import make_index
 from dskype.bolts.filters import Filters
 from dskype.deploy.demo import places
-from dskype.deploy.lab.boolean.filter_tasks import FilterTask, message_frames, pairs_of
+from dskype.deploy.lab.boolean.filter_tasks import FilterTask, pairs_of
 from dskype.deploy.lab.boolean.filter_world import FilterWorld, Line, lines
 from dskype.deploy.lab.boolean.measure import insert
 from dskype.deploy.lab.comparing import quiet, show_share
@@ -70,8 +70,12 @@ def run(args: argparse.Namespace) -> None:
     print(f"{'the index':<20}{_HEAD}{'ns/candidate':>14}{'more':>7}")
     for name, ns in spent.items():
         print(f"{_row(name, ns, base, len(pairs[name]), candidates, n)}{ns / candidates:>14.0f}{(ns - base) / candidates:>7.0f}")
+    tasks: dict[str, FilterTask] = {}
     for form in args.matches.split(",") if args.matches else []:
-        spent, written = _of_tasks(world, chosen, batches, form, pairs, args)
+        for line in chosen:  # one after the other, so that not all are there twice
+            old, tell = tasks.pop(line.name, None), show_share(f"{form}: {line.name}")
+            tasks[line.name] = FilterTask.registered(world, line, args.seed, form, tell) if old is None else old.continued(form)
+        spent, written = _of_tasks(tasks, batches, pairs, args.rounds)
         base = spent[first.name]
         print(f"{f'a task, {form}':<20}{_HEAD}{'records':>9}{'bytes':>8}")
         for name, ns in spent.items():
@@ -103,37 +107,24 @@ def _of_index(
 
 
 def _of_tasks(
-    world: FilterWorld,
-    chosen: Sequence[Line],
-    batches: Sequence[tuple[MessageBatch, Details]],
-    form: str,
-    pairs: Mapping[str, np.ndarray],
-    args: argparse.Namespace,
+    tasks: Mapping[str, FilterTask], batches: Sequence[tuple[MessageBatch, Details]], pairs: Mapping[str, np.ndarray], rounds: int
 ) -> tuple[dict[str, int], dict[str, tuple[int, int]]]:
-    """Return for each line what a subscription task takes, ns, and how many records it writes, and bytes.
+    """Return for each line what its subscription task takes, ns, and how many records it writes, and bytes.
 
-    :param form: how matches are published.
     :param pairs: the matches of each line, which must be found in the records.
     """
-    tasks = {line.name: FilterTask(world, line, args.seed, form, show_share(f"{form}: {line.name}")) for line in chosen}
-    n, written = world.messages.n, {}
-    frames = message_frames(batches, world.subscriptions.n, 0)
+    written = {}
     for name, task in tasks.items():
-        _, records = task.match(frames)
+        _, records = task.match(batches)
         assert np.array_equal(pairs_of(records), pairs[name]), f"the task finds other matches than the index: {name}"
         written[name] = _size(records)
-    done = dict.fromkeys(tasks, 1)
 
     def measure(name: str) -> np.ndarray:
-        nonlocal frames
-        if name == chosen[0].name:
-            frames = message_frames(batches, world.subscriptions.n + done[name] * n, done[name] * n)
-        done[name] += 1
-        spent, records = tasks[name].match(frames)
+        spent, records = tasks[name].match(batches)
         assert _size(records)[0] == written[name][0], f"the task writes other records than before: {name}"
         return spent
 
-    return _least(list(tasks), args.rounds, measure), written
+    return _least(list(tasks), rounds, measure), written
 
 
 def _size(records: Sequence[OutRecords]) -> tuple[int, int]:

@@ -8,7 +8,7 @@ import pytest
 from dskype.bolts.boolean import make_index
 from dskype.deploy.cli.main import main
 from dskype.deploy.lab.boolean import filter_world, filters
-from dskype.deploy.lab.boolean.filter_tasks import FilterTask, message_frames, pairs_of
+from dskype.deploy.lab.boolean.filter_tasks import FilterTask, pairs_of
 from dskype.deploy.lab.boolean.filter_world import FilterWorld, lines
 from dskype.deploy.lab.boolean.filters import match_batches
 from dskype.deploy.lab.boolean.lucene import box_tokens, tokens
@@ -99,10 +99,10 @@ def test_a_task_finds_the_matches_again_when_messages_come_again(form):
     insert(index, drawn.subscriptions, np.arange(drawn.subscriptions.n))
     _, found = match_batches(index, *drawn.tables(line, 3), batches)
     expected = np.array(sorted((row + 32 * number, slot) for number, of in enumerate(found) for row, slot in zip(*of)))
-    task = FilterTask(drawn, line, 3, form)
-    for moved in (0, 64):
-        spent, written = task.match(message_frames(batches, drawn.subscriptions.n + moved, moved))
-        assert np.array_equal(pairs_of(written), expected + [moved, 0]) and len(expected) > 20
+    task = FilterTask.registered(drawn, line, 3, form)
+    for own in (task, task, task.continued("each")):
+        spent, written = own.match(batches)
+        assert np.array_equal(pairs_of(written), expected) and len(expected) > 20
         assert (spent > 0).all()
 
 
