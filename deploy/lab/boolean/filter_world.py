@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -124,31 +125,43 @@ class FilterWorld:
         """Return the numbers that are drawn for the subscriptions of a line."""
         return np.random.default_rng([seed, 61]).integers(0, line.choices, len(self.words)).tolist()
 
+    def programs(self, line: Line, seed: int) -> Iterator[list[int] | None]:
+        """Yield the program of each subscription of a line in turn; None: it has none."""
+        if line.expression is None:
+            yield from repeat(None, len(self.words))
+            return
+        programs: dict[Any, list[int]] = {}
+        absent = self.vocabulary.ids_of([ABSENT])
+        for words, ids, drawn in zip(self.words, self._ids.tolist(), self.drawn(line, seed)):
+            key = (*words, drawn) if line.by_words else drawn
+            if key not in programs:
+                compiled = compile_filter(line.expression(words, drawn), {**absent, **dict(zip(words, ids))})
+                assert compiled.program is not None, "without a program the line would measure nothing"
+                programs[key] = compiled.program
+            yield programs[key]
+
+    def regions(self, line: Line, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return which of the subscriptions from ``start`` up to ``stop`` have a region, and these regions, encoded, float64[n, length]."""
+        boxes = self.subscriptions.boxes[start:stop]
+        within = np.flatnonzero(boxes[:, 0] < boxes[:, 2])
+        if line.region is None or not len(within):
+            return np.zeros(0, np.int64), np.zeros((0, 1))
+        return start + within, line.region(boxes[within])
+
     def tables(self, line: Line, seed: int, tell: Callable[[float], None] = lambda share: None) -> tuple[Filters, RegionTable]:
         """Return the filters and regions of a line.
 
         :param tell: called with the share that is done.
         """
         filters, regions, n = Filters(), RegionTable(), len(self.words)
-        boxes = self.subscriptions.boxes
-        within = np.flatnonzero(boxes[:, 0] < boxes[:, 2])
-        for start in range(0, len(within) if line.region is not None else 0, _CHUNK):
-            slots = within[start : start + _CHUNK]
-            encoded = line.region(boxes[slots])  # type: ignore[misc]
+        programs = self.programs(line, seed)
+        for start in range(0, n, _CHUNK):
+            slots, encoded = self.regions(line, start, start + _CHUNK)
             regions.put_many(slots, np.arange(len(slots) + 1) * encoded.shape[1], encoded.ravel())
+            for slot, program in zip(range(start, min(n, start + _CHUNK)), programs):
+                if program is not None:
+                    filters.set(slot, program)
             tell(start / n)
-        if line.expression is not None:
-            programs: dict[Any, list[int]] = {}
-            absent = self.vocabulary.ids_of([ABSENT])
-            for slot, (words, ids, drawn) in enumerate(zip(self.words, self._ids.tolist(), self.drawn(line, seed))):
-                key = (*words, drawn) if line.by_words else drawn
-                if key not in programs:
-                    compiled = compile_filter(line.expression(words, drawn), {**absent, **dict(zip(words, ids))})
-                    assert compiled.program is not None, "without a program the line would measure nothing"
-                    programs[key] = compiled.program
-                filters.set(slot, programs[key])
-                if slot % _CHUNK == 0:
-                    tell(slot / n)
         tell(1.0)
         return filters, regions
 

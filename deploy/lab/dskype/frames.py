@@ -33,8 +33,11 @@ def ids_of(m: MessageBatch) -> pa.Array:
     return pa.array(list(map(str, m.seq.tolist())), pa.string())
 
 
-def message_columns(m: MessageBatch, ids: pa.Array) -> Matching:
-    """Return messages as they travel."""
+def message_columns(m: MessageBatch, ids: pa.Array, details: Details | None = None) -> Matching:
+    """Return messages as they travel.
+
+    :param details: what filters look at; None: nothing.
+    """
     return Matching(
         seq=m.seq,
         position=m.position,
@@ -44,7 +47,7 @@ def message_columns(m: MessageBatch, ids: pa.Array) -> Matching:
         terms=csr_to_lists(m.offsets, m.terms),
         weights=csr_to_lists(m.offsets, m.weights),
         arrival_ms=np.zeros(m.n, np.int64),
-        **Details.empty(m.n).columns(),
+        **(details or Details.empty(m.n)).columns(),
     )
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from dskype.bolts.boolean import make_index
 from dskype.deploy.cli.main import main
-from dskype.deploy.lab.boolean import filter_world
+from dskype.deploy.lab.boolean import filter_world, filters
+from dskype.deploy.lab.boolean.filter_tasks import FilterTask, pairs_of
 from dskype.deploy.lab.boolean.filter_world import FilterWorld, lines
 from dskype.deploy.lab.boolean.filters import match_batches
 from dskype.deploy.lab.boolean.lucene import box_tokens, tokens
@@ -60,12 +61,49 @@ def test_regions_are_those_that_a_subscription_would_have():
         assert west <= min(lon for lon, _ in ring) and max(lat for _, lat in ring) <= north
 
 
-def test_the_table_has_a_row_for_each_filter(tmp_path, capsys):
+@pytest.fixture
+def small(tmp_path):
+    """The arguments of a run that takes a second."""
     file = tmp_path / "places.jsonl"
     file.write_text("".join(json.dumps({"text": text, "lat": 1.0, "lon": 2.0}) + "\n" for text in PLACES))
-    assert main(["bench", "filters", str(file), "--subscriptions", "50", "--batches", "1", "--rounds", "1", "--only", "NOT,circle"]) == 0
-    shown = capsys.readouterr().out.splitlines()
-    assert [row[:20].strip() for row in shown[2:]] == ["words and rectangle", "NOT", "circle"] and "ns/match" in shown[1]
+    return ["bench", "filters", str(file), "--subscriptions", "50", "--batches", "2", "--batch", "16", "--rounds", "2", "--only", "NOT,string,circle"]
+
+
+def test_there_is_a_table_of_the_index_and_one_of_a_task_for_each_form_of_matches(small, capsys):
+    assert main(small) == 0
+    shown = capsys.readouterr().out.splitlines()[1:]
+    rows = ["words and rectangle", "NOT", "string", "circle"]
+    assert [row[:20].strip() for row in shown] == ["the index", *rows, "a task, each", *rows, "a task, grouped", *rows]
+    assert all("ns/match" in shown[head] for head in (0, 5, 10))
+    matches, records = zip(*(row[20:].split()[-5:-1:3] for row in shown[6:10]))
+    assert matches == records and len(set(matches)) > 1, "each match has a record, and strings discard some"
+    assert len({row.split()[-2] for row in shown[11:13]}) == 1, "a message with matches has one record when these are grouped"
+
+
+def test_tables_of_tasks_can_be_left_out(small, capsys):
+    assert main([*small, "--matches", ""]) == 0
+    assert "a task" not in capsys.readouterr().out
+
+
+def test_what_a_task_finds_must_be_what_the_index_finds(small, monkeypatch, capsys):
+    monkeypatch.setattr(filters, "pairs_of", lambda written: pairs_of(written)[1:])
+    assert main(small) == 1
+    assert "the task finds other matches than the index: words and rectangle" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("form", ["each", "grouped"])
+def test_a_task_finds_the_matches_again_when_messages_come_again(form):
+    drawn = world()
+    batches, line = drawn.batches(2), next(line for line in lines() if line.name == "phrase")
+    index = make_index("lanes", {})
+    insert(index, drawn.subscriptions, np.arange(drawn.subscriptions.n))
+    _, found = match_batches(index, *drawn.tables(line, 3), batches)
+    expected = np.array(sorted((row + 32 * number, slot) for number, of in enumerate(found) for row, slot in zip(*of)))
+    task = FilterTask.registered(drawn, line, 3, form)
+    for own in (task, task, task.continued("each")):
+        spent, written = own.match(batches)
+        assert np.array_equal(pairs_of(written), expected) and len(expected) > 20
+        assert (spent > 0).all()
 
 
 @pytest.mark.parametrize(
