@@ -18,7 +18,7 @@ from dskype.deploy.lab.comparing import quiet
 from dskype.deploy.lab.dskype.frames import ids_of, message_columns
 from dskype.distribution.subscriptions import BooleanSubscription
 from dskype.spouts.batch import Details, MessageBatch
-from dskype.spouts.streams import Placements, Stream
+from dskype.spouts.streams import Matching, Placements, Stream
 from dskype.topology.core.bolt_task import BoltTask
 from dskype.topology.core.frames import OutRecord, OutRecords, encode_data, encode_segment, encode_watermark
 from dskype.topology.planning.plan import TopologyPlan
@@ -70,7 +70,9 @@ class FilterTask:
         frames, before = [], self._tuples
         for messages, details in batches:
             later = messages._replace(seq=messages.seq + before, position=messages.position + before)
-            frames.append(self._frame(message_columns(later, ids_of(messages), details), encode_watermark(int(later.position[-1]))))
+            plain = message_columns(later, ids_of(messages))
+            columns = Matching(**dict(zip(plain.fields.names, plain.values())) | details.columns())
+            frames.append(self._frame(columns, encode_watermark(int(later.position[-1]))))
         spent, written = np.zeros(len(frames), np.int64), []
         with quiet():
             for number, frame in enumerate(frames):

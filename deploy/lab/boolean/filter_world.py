@@ -54,6 +54,7 @@ def lines() -> list[Line]:
         Line("words and rectangle"),
         Line("NOT", lambda words, drawn: ["and", *words, ["not", ABSENT]]),
         Line("attribute", lambda words, drawn: ["and", *words, ["attribute", "price", "<", float(drawn + 1)]], _PRICES - 1),
+        Line("attribute that holds", lambda words, drawn: ["and", *words, ["attribute", "price", "<", float(_PRICES)]]),
         Line("string", lambda words, drawn: ["and", *words, ["attribute", "category", "=", CATEGORIES[drawn]]], len(CATEGORIES)),
         Line("phrase", lambda words, drawn: ["phrase", 0, list(range(len(words))), words], by_words=True),
         Line("circle", region=circles),

@@ -31,7 +31,7 @@ from dskype.topology.core.frames import OutRecords
 
 __all__ = ["add_arguments", "match_batches", "read_world", "run"]
 
-_GOALS = {"NOT": 1.1, "attribute": 1.3, "string": 1.3, "circle": 1.3, "polygon": 2.0, "phrase": 1.5}
+_GOALS = {"NOT": 1.1, "attribute": 1.3, "attribute that holds": 1.3, "string": 1.3, "circle": 1.3, "polygon": 2.0, "phrase": 1.5}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -33,11 +33,8 @@ def ids_of(m: MessageBatch) -> pa.Array:
     return pa.array(list(map(str, m.seq.tolist())), pa.string())
 
 
-def message_columns(m: MessageBatch, ids: pa.Array, details: Details | None = None) -> Matching:
-    """Return messages as they travel.
-
-    :param details: what filters look at; None: nothing.
-    """
+def message_columns(m: MessageBatch, ids: pa.Array) -> Matching:
+    """Return messages as they travel."""
     return Matching(
         seq=m.seq,
         position=m.position,
@@ -47,7 +44,7 @@ def message_columns(m: MessageBatch, ids: pa.Array, details: Details | None = No
         terms=csr_to_lists(m.offsets, m.terms),
         weights=csr_to_lists(m.offsets, m.weights),
         arrival_ms=np.zeros(m.n, np.int64),
-        **(details or Details.empty(m.n)).columns(),
+        **Details.empty(m.n).columns(),
     )
 
 
