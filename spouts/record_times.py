@@ -22,7 +22,9 @@ UNITS = {
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?")
-_RFC2822 = re.compile(r".*\s[0-9]{1,2}:[0-9]{2}(:[0-9]{2})?\s*([+-][0-9]{4}|UTC?|GMT|Z|[ECMP][SD]T)?\s*([0-9]{4})?\s*(\(.*\))?", re.IGNORECASE | re.DOTALL)
+_RFC2822 = re.compile(
+    r"[^:(]*\s[0-9]{1,2}:[0-9]{2}(:[0-9]{2})?(\s*([+-][0-9]{4}|UTC?|GMT|Z|[ECMP][SD]T))?(\s+[0-9]{4})?\s*(\(.*\))?", re.IGNORECASE | re.DOTALL
+)
 """A time of day, its zone, in tweets the year, and a comment."""
 _SECONDS = range(946_684_800, 4_102_444_800)
 """The years 2000 to 2099."""

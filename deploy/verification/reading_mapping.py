@@ -26,6 +26,7 @@ __all__ = ["forms_of"]
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_ZONES = "Z UT UTC GMT EST EDT CST CDT MST MDT PST PDT".split()
 _SIDES = (("lat", "lon"), ("west", "south", "east", "north"))
 
 
@@ -251,11 +252,16 @@ def _of_rfc2822(text: str) -> datetime:
 
     :raises ValueError: it is none.
     """
-    words = text.partition("(")[0].split()
-    of_day = next((at for at, word in enumerate(words) if ":" in word), len(words))
-    rest = [word for word in words[of_day + 1 :] if not (len(word) == 4 and word.isdecimal())]
-    named = "Z UT UTC GMT EST EDT CST CDT MST MDT PST PDT".split()
-    if of_day == len(words) or not all(word.upper() in named or (word[0] in "+-" and len(word) == 5 and word[1:].isdecimal()) for word in rest):
+    dated, comment, _ = text.partition("(")
+    words = dated.split()
+    at = next((at for at, word in enumerate(words) if ":" in word), 0)
+    of_day = re.match("[0-9:]*", words[at])[0] if words else ""  # type: ignore[index]
+    rest = [word for word in (words[at][len(of_day) :], *words[at + 1 :]) if word] if words else []
+    if rest and (rest[0].upper() in _ZONES or (rest[0][0] in "+-" and len(rest[0]) == 5 and rest[0].isascii() and rest[0][1:].isdigit())):
+        rest.pop(0)
+    if rest and len(rest[0]) == 4 and rest[0].isascii() and rest[0].isdigit():
+        rest.pop(0)
+    if not at or rest or [len(part) for part in of_day.split(":")] not in ([1, 2], [2, 2], [1, 2, 2], [2, 2, 2]) or (comment and text[-1] != ")"):
         raise ValueError(text)
     return parsedate_to_datetime(text)
 
