@@ -518,6 +518,7 @@ REFUSED_OF_ALL = [
     ('category = "cafe', "a closing quote for the one at position 12"),
     ("Price < 5", "the name of an attribute to compare at position 1.*given: 'Price'; legal: price, category, open, tags, since"),
     ("5 < 6", "the name of an attribute to compare at position 5"),
+    ("&& = category", "AND or OR in letters at position 1"),
     ('"price" < 5', "the name of an attribute to compare at position 11"),
     ("exists(cost)", "the name of an attribute to compare at position 8.*given: 'cost'"),
     ("exists(", "the name of an attribute to compare at position 7"),
