@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from dskype.spouts.attributes import Attribute, Attributes
 from dskype.spouts.expression import PREFIX_LENGTHS, Expression, join
-from dskype.spouts.text import Tokenizer, without_ignored
+from dskype.spouts.text import Tokenizer, cut, without_ignored
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["WORDS_ONLY", "ExpressionError", "Language", "of_keywords", "parse"]
@@ -74,7 +74,7 @@ class Language(NamedTuple):
     :ivar prefixes: whether there may be prefixes (``dskype.boolean.prefixes``).
     :ivar wordless: whether a message may satisfy an expression by something that is no word (``dskype.boolean.wordless``).
     :ivar max_depth: how many parentheses and NOT may be open at once.
-    :ivar max_terms: how many words, prefixes and values there may be, repetitions included.
+    :ivar max_terms: how many words, prefixes, values and EXISTS there may be, repetitions included.
     """
 
     attributes: Attributes = Attributes()
@@ -366,8 +366,7 @@ class _Parser:
         return found
 
     def _prefix(self, lexeme: _Lexeme) -> Expression:
-        analyzers = self._tokenizer.by_field(self._field)
-        begun = list(dict.fromkeys(word for _, analyzer in analyzers for word in analyzer.written(lexeme.text[:-1])))
+        begun = cut(lexeme.text[:-1])
         if len(begun) != 1 or not _PREFIX_MIN <= len(begun[0]) <= _PREFIX_MAX:
             self._refuse(f"one word of {_PREFIX_MIN} to {_PREFIX_MAX} letters before '*'", lexeme)
         self._refuse_signs(lexeme._replace(text=lexeme.text[:-1]))
@@ -428,7 +427,10 @@ class _Parser:
             return found
         self._take()
         if second.text[0] not in "<>" or second.text[0] != op.text[0]:
-            self._refuse(f"a comparison in the same direction as {op.text!r}", second, legal=f"{op.text[0]}, {op.text[0]}=")
+            legal, hint = (
+                (f"{op.text[0]}, {op.text[0]}=", None) if op.text[0] in "<>" else (None, f"a range has < or > on both sides: 1 < {attribute.name} <= 5")
+            )
+            self._refuse(f"a comparison in the same direction as {op.text!r}", second, legal=legal, hint=hint)
         return join("and", [found, self._compare(attribute, second)])
 
     def _compare(self, attribute: Attribute, op: _Lexeme) -> Expression:
@@ -487,7 +489,7 @@ class _Parser:
         name = self._peek()
         if name is None or name.text not in self._language.attributes:
             self._refuse_comparison(name if name is not None else self._lexemes[-1])
-        self._take()
+        self._charge(1, self._take())
         self._expect(")", "')'")
         return ["attribute", name.text, "exists"]
 

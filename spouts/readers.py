@@ -18,7 +18,7 @@ from typing import Any
 import zstandard
 
 from dskype.spouts.geometries import geo_columns, wkb_to_geojson
-from dskype.spouts.input_mapping import InputMapping
+from dskype.spouts.input_mapping import CsvForm, InputMapping
 from dskype.spouts.record_values import RecordError, plain_value, refusal, shown
 from dskype.topology.errors import IllegalArgumentException
 
@@ -29,14 +29,19 @@ LINE_BYTES = 4 << 20
 
 _BUFFER_BYTES = 1 << 20
 """Large, because each read releases the interpreter lock, and getting it back from a busy producer takes milliseconds."""
+_PACKED_BYTES = 256
+"""So few, because they may unpack to 8 MiB."""
 _ROWS = 1024
 _GZIP, _ZSTD, _PARQUET = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PAR1"
 _FORMATS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv"}
 _MARK = b"\xef\xbb\xbf"
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""What a byte becomes that is no UTF-8."""
 
 _HEAD_BYTES = 1 << 16
-_FEATURES = re.compile(rb'\s*\{(?=[^\[]*"FeatureCollection")[^\[]*"features"\s*:\s*(?=\[)')
-"""The begin of a GeoJSON FeatureCollection without a bounding box before its features."""
+_BEFORE = rb'[^\[]*(?:(?:(?<="bbox":)|(?<="bbox": ))\[[^\[\]]*\][^\[]*)?'
+_FEATURES = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{(?=%b"FeatureCollection")%b"features"\s*:\s*(?=\[)' % (_BEFORE, _BEFORE))
+"""The begin of a GeoJSON FeatureCollection; of lists, only a bounding box may be before its features."""
 
 Numbered = tuple[int, "bytes | dict[str, Any] | RecordError"]
 """Number of the line from 1, or of the record where records are no lines; JSON, or a record, or why there is none."""
@@ -93,13 +98,9 @@ class RecordFile:
         """Return the lines of CSV or TSV as records."""
         lines, form = _TextLines(self._source), mapping.csv
         if form.header:
-            names = [name.strip() for name in next(form._replace(columns=None).rows(lines), [])]
+            names = _names(form, lines)
             if form.columns is None:
-                if not names or not all(names) or len(set(names)) < len(names):
-                    legal = "a line of different names, one for each column"
-                    hint = "dskype.input.csv: {columns: [...]} names the columns of a file that does not"
-                    raise IllegalArgumentException("The first line of the file names no columns.", given=names, legal=legal, hint=hint)
-                form = form._replace(columns=tuple(names))
+                form = form._replace(columns=names)
         rows = form.rows(lines)
         while True:
             number = lines.number + 1
@@ -132,14 +133,45 @@ class RecordFile:
             number = 0
             with parquet.ParquetFile(self.name) as file:
                 geometries = _geometries(file.schema_arrow, self.name)
-                for batch in file.iter_batches(batch_size=_ROWS):
-                    for row in batch.to_pylist():
-                        number += 1
-                        for name, as_geojson in geometries.items():
-                            row[name] = as_geojson(row[name])
-                        yield number, plain_value(row)
+                for row in _parquet_rows(file):
+                    number += 1
+                    if isinstance(row, RecordError):
+                        yield number, row
+                        continue
+                    for name, as_geojson in geometries.items():
+                        row[name] = as_geojson(row[name])
+                    yield number, plain_value(row)
         except pa.ArrowException as ex:
             raise IllegalArgumentException("The file cannot be read to its end.", given=self.name, hint=str(ex)) from None
+
+
+def _names(form: CsvForm, lines: _TextLines) -> tuple[str, ...]:
+    """Return what the first line of CSV or TSV says; it has to name the columns if nothing else does.
+
+    :raises IllegalArgumentException: it cannot be read, or does not name them.
+    """
+    words, legal = "The first line of the file names no columns.", "a line of different names in UTF-8, one for each column"
+    hint = "dskype.input.csv: {columns: [...]} names the columns of a file that does not"
+    try:
+        names = tuple(name.strip() for name in next(form._replace(columns=None).rows(lines), []))
+    except csv.Error as ex:
+        raise IllegalArgumentException(words, given=str(ex), legal=legal, hint=hint) from None
+    if form.columns is None and (not names or not all(names) or len(set(names)) < len(names) or _SURROGATE.search("".join(names))):
+        raise IllegalArgumentException(words, given=list(names), legal=legal, hint=hint)
+    return names
+
+
+def _parquet_rows(file: Any) -> Iterator[dict[str, Any] | RecordError]:
+    """Return the rows of a Parquet file; an error in place of one with a value that Python does not have, such as a time after the year 9999."""
+    for batch in file.iter_batches(batch_size=_ROWS):
+        try:
+            yield from batch.to_pylist()
+        except (OverflowError, LookupError, ValueError):
+            for at in range(len(batch)):
+                try:
+                    yield from batch.slice(at, 1).to_pylist()
+                except (OverflowError, LookupError, ValueError) as ex:
+                    yield refusal("invalid-json", "Expected a row of values that JSON can have", str(ex))
 
 
 def _geometries(schema: Any, file: str) -> dict[str, Any]:
@@ -172,8 +204,42 @@ def _opened(name: str, stack: contextlib.ExitStack) -> Any:
     if begin.startswith(_GZIP):
         return io.BufferedReader(gzip.GzipFile(fileobj=source), _BUFFER_BYTES)
     if begin.startswith(_ZSTD):
-        return io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(source, read_across_frames=True), _BUFFER_BYTES)
+        return io.BufferedReader(_Unpacked(source), _BUFFER_BYTES)
     return source
+
+
+class _Unpacked(io.RawIOBase):
+    """The content of a file that is packed with zstd. An end within a frame is an error; zstandard's own reader takes it for the end of the content.
+
+    :param source: a stream of the packed bytes.
+    """
+
+    def __init__(self, source: Any) -> None:
+        self._source, self._left, self._inside = source, memoryview(b""), False
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+
+    def readable(self) -> bool:
+        """Tell that it can be read."""
+        return True
+
+    def readinto(self, room: Any) -> int:
+        """Fill ``room`` as far as possible without waiting for more; return 0 at the end.
+
+        :raises EOFError: the file ends within a frame.
+        """
+        while not self._left:
+            packed = (self._frame.unused_data if self._frame.eof else b"") or self._source.read(_PACKED_BYTES)
+            if not packed:
+                if self._inside:
+                    raise EOFError("Compressed file ended before the end of a frame")
+                return 0
+            if self._frame.eof:
+                self._frame = zstandard.ZstdDecompressor().decompressobj()
+            self._left = memoryview(self._frame.decompress(packed))
+            self._inside = not self._frame.eof
+        n = min(len(room), len(self._left))
+        room[:n], self._left = self._left[:n], self._left[n:]
+        return n
 
 
 def plain_lines(file: str) -> Iterator[tuple[int, bytes | RecordError]]:

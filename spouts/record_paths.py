@@ -74,11 +74,18 @@ def _steps(text: str) -> tuple[Any, ...]:
     while at < len(text):
         step = _STEP.match(text, at)
         if step is None:
-            raise IllegalArgumentException(f"A path into a record is not usable (wrong at character {at + 1}).", given=text, legal=LEGAL_PATH)
+            raise _unusable(text, at)
         kind = step.lastgroup or ""
-        steps.append(_EACH if kind == "all" else _READ.get(kind, str)(step[kind]))
+        try:
+            steps.append(_EACH if kind == "all" else _READ.get(kind, str)(step[kind]))
+        except ValueError:  # no text of JSON
+            raise _unusable(text, at) from None
         at = step.end()
     return tuple(steps)
+
+
+def _unusable(text: str, at: int) -> IllegalArgumentException:
+    return IllegalArgumentException(f"A path into a record is not usable (wrong at character {at + 1}).", given=text, legal=LEGAL_PATH)
 
 
 def _find(value: Any, steps: tuple[Any, ...]) -> Any:

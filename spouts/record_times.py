@@ -22,6 +22,10 @@ UNITS = {
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 _NUMBER = re.compile(r"[+-]?[0-9]+(?:\.[0-9]+)?")
+_RFC2822 = re.compile(
+    r"[^:(]*\s[0-9]{1,2}:[0-9]{2}(:[0-9]{2})?(\s*([+-][0-9]{4}|UTC?|GMT|Z|[ECMP][SD]T))?(\s+[0-9]{4})?\s*(\(.*\))?", re.IGNORECASE | re.DOTALL
+)
+"""A time of day, its zone, in tweets the year, and a comment."""
 _SECONDS = range(946_684_800, 4_102_444_800)
 """The years 2000 to 2099."""
 
@@ -42,13 +46,23 @@ def time_ms(value: Any, unit: str) -> int | None:
         return _of_number(number, unit)
     if not isinstance(value, str):
         return None
-    readers = {"iso8601": (datetime.fromisoformat,), "rfc2822": (parsedate_to_datetime,), "auto": (datetime.fromisoformat, parsedate_to_datetime)}
+    readers = {"iso8601": (datetime.fromisoformat,), "rfc2822": (_of_rfc2822,), "auto": (datetime.fromisoformat, _of_rfc2822)}
     for read in readers.get(unit, ()):
         try:
             return _of_datetime(read(value.strip()))
         except (ValueError, TypeError, OverflowError):
             continue
     return None
+
+
+def _of_rfc2822(text: str) -> datetime:
+    """Read a time as in RFC 2822 or in tweets. Python would take a zone in another form, such as CET, +02:00 or GMT+2, for UTC.
+
+    :raises ValueError: it is none.
+    """
+    if not _RFC2822.fullmatch(text):
+        raise ValueError(text)
+    return parsedate_to_datetime(text)
 
 
 def _number(value: Any) -> int | float | None:

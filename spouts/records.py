@@ -36,7 +36,7 @@ from dskype.spouts.record_values import (
 from dskype.spouts.segmenters import count_segmented_words
 from dskype.spouts.space import WORLD, Space
 from dskype.spouts.subscriptions import BooleanSubscription, Subscription, ThresholdSubscription, TopkSubscription
-from dskype.spouts.text import MOST_FOLDED_BYTES, Tokenizer, count_words, folded_bytes
+from dskype.spouts.text import BORDER, MOST_FOLDED_BYTES, Tokenizer, count_words, folded_bytes
 from dskype.topology.errors import IllegalArgumentException, explain
 
 if TYPE_CHECKING:
@@ -167,6 +167,8 @@ def parse_message(
     if not text.isascii() or len(text) > text_max_bytes or len(text) > words_max:
         check_folded(check_text(text, "text", text_max_bytes), "text", text_max_bytes)
         _check_words(text, limits)
+    if not text_fields and BORDER in text:  # it is between fields only
+        text = text.replace(BORDER, " ")
     bbox = region = None
     lat, lon = record.get("lat"), record.get("lon")
     if "bbox" in record or "region" in record:

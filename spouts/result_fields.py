@@ -109,7 +109,7 @@ class ResultFields:
         return lambda message, own, original, arrival_ms: (message.attributes or {}).get(source)
 
     def _text(self, message: Message, own: dict[str, Any], original: dict[str, Any], arrival_ms: int) -> Any:
-        return self._texts(own) if self.text_fields else message.text
+        return self._texts(own) if self.text_fields else own["text"]
 
     def _texts(self, own: dict[str, Any]) -> dict[str, str]:
         """Return the texts of the fields that a message has."""

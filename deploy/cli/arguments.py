@@ -64,7 +64,7 @@ def conf_item(text: str) -> tuple[str, Any]:
         raise argparse.ArgumentTypeError(f"expected key=JSON, given: {text!r}")
     try:
         parsed = json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         parsed = value
     return key.strip(), _resolved(key.strip(), parsed)
 
@@ -196,7 +196,7 @@ def json_value(text: str) -> Any:
     """Parse JSON."""
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise argparse.ArgumentTypeError(f"expected JSON, given: {text!r}") from None
 
 

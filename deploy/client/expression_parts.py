@@ -77,7 +77,7 @@ def _lacking(expression: Expression, content: Content, wanted: bool, field: str 
         least = {"and": len(inside), "or": 1}.get(operator) or expression[1]  # so many parts have to hold
         return _Lacking.all_of(found[: least if wanted else len(inside) - least + 1])
     leaf = expression if field is None else ["in", field, expression]
-    text = frozenset({to_text(leaf) if isinstance(leaf, list) else str(leaf)})
+    text = frozenset({to_text(leaf)})
     return _Lacking(missing=text) if wanted else _Lacking(excluded=text)
 
 

@@ -13,7 +13,6 @@ Everything goes through the topics of a topology, so the topology may also start
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import threading
 import time
@@ -31,10 +30,11 @@ from dskype.deploy.client.dead_letters import DeadLetter
 from dskype.deploy.client.follower import Follower, Once
 from dskype.deploy.client.message_topics import MessageTopics, message_topics
 from dskype.deploy.client.names import TopicNames
-from dskype.deploy.client.records import Registered, Result, TopK, changed_fields, given_fields, json_object, listed, rest_of_life, subscription_type
+from dskype.deploy.client.records import Registered, Result, TopK, changed_fields, encoded, given_fields, json_object, listed, rest_of_life, subscription_type
 from dskype.deploy.client.searches import search_window
 from dskype.deploy.client.topic_reader import TopicReader
 from dskype.spouts.costs import CostCeiling
+from dskype.spouts.record_values import refusal
 from dskype.spouts.records import RecordError, encode_attributes, parse_key, parse_message, parse_subscription
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import PLAN_KEY
@@ -202,12 +202,7 @@ class PubSub(TopicReader):
         :raises SendError: ``wait`` is True, and Kafka did not take it.
         """
         id = uuid.uuid4().hex if id is None else id
-        # Surrogates are refused by the check, with a reason.
-        key = id.encode(errors="surrogatepass")
-        try:
-            value = json.dumps({"type": subscription_type(fields), **fields}, ensure_ascii=False).encode(errors="surrogatepass")
-        except RecursionError:
-            raise RecordError("Expected a subscription with less nesting", "deep-nesting") from None
+        key, value = _key(id), encoded({"type": subscription_type(fields), **fields}, "a subscription")
         self.parse_subscription(key, value)
         self._stored(self.send_subscription(key, value), "subscription", wait)
         return id
@@ -294,7 +289,7 @@ class PubSub(TopicReader):
         :raises RecordError: no subscription can have this id; the text says why.
         :raises SendError: ``wait`` is True, and Kafka did not take it.
         """
-        key = id.encode(errors="surrogatepass")
+        key = _key(id)
         parse_key(key)
         self._stored(self.send_subscription(key, None), "end of the subscription", wait)
 
@@ -335,7 +330,7 @@ class PubSub(TopicReader):
         :raises SendError: ``wait`` is True, and Kafka did not take it.
         """
         fields = {"id": id, "text": text, "lat": lat, "lon": lon, "bbox": listed(bbox), "region": region, "attributes": attributes, "ts": ts}
-        value = json.dumps(given_fields(fields | {"object": object}), ensure_ascii=False).encode(errors="surrogatepass")
+        value = encoded(given_fields(fields | {"object": object}), "a message")
         self.parse_message(value, object is not None)
         return self._named(id, self.send_message(value, object=object), "message", wait)
 
@@ -350,7 +345,7 @@ class PubSub(TopicReader):
         :raises RecordError: no object can have this id, or ``id`` or ``ts`` is none; the text says why.
         :raises SendError: ``wait`` is True, and Kafka did not take it.
         """
-        value = json.dumps(given_fields({"id": id, "ts": ts, "object": object, "deleted": True}), ensure_ascii=False).encode(errors="surrogatepass")
+        value = encoded(given_fields({"id": id, "ts": ts, "object": object, "deleted": True}), "the end of an object")
         self.parse_message(value, True)
         return self._named(id, self.send_message(None if id is ts is None else value, object=object), "end of the object", wait)
 
@@ -596,3 +591,10 @@ class PubSub(TopicReader):
                         yield from found
         finally:
             follower.close()
+
+
+def _key(id: Any) -> bytes:
+    """Return the id of a subscription as a record's key, whose check refuses halves of surrogate pairs."""
+    if not isinstance(id, str):
+        raise refusal("no-key", "Expected the id of a subscription as a text", repr(id))
+    return id.encode(errors="surrogatepass")

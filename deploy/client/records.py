@@ -7,7 +7,21 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
-__all__ = ["Registered", "Result", "TopK", "changed_fields", "given_fields", "json_object", "listed", "rest_of_life", "score_left", "subscription_type"]
+from dskype.spouts.record_values import RecordError, refusal
+
+__all__ = [
+    "Registered",
+    "Result",
+    "TopK",
+    "changed_fields",
+    "encoded",
+    "given_fields",
+    "json_object",
+    "listed",
+    "rest_of_life",
+    "score_left",
+    "subscription_type",
+]
 
 _EXCLUSIVE = (("bbox", "region"), ("text", "keywords"), ("expression", "keywords"))
 
@@ -34,6 +48,20 @@ def listed(values: Any) -> Any:
 def given_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that are not None."""
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def encoded(fields: Mapping[str, Any], what: str) -> bytes:
+    """Return a record as JSON. Halves of surrogate pairs stay in it: the check of the record refuses them, with a reason.
+
+    :param what: it is, for errors.
+    :raises RecordError: JSON does not have one of the values.
+    """
+    try:
+        return json.dumps(fields, ensure_ascii=False).encode(errors="surrogatepass")
+    except RecursionError:
+        raise RecordError(f"Expected {what} with less nesting", "deep-nesting") from None
+    except (TypeError, ValueError) as ex:
+        raise refusal("invalid-json", f"Expected {what} of values that JSON has", str(ex), "texts, numbers, True, False, None, lists and maps") from None
 
 
 def rest_of_life(value: Mapping[str, Any], registered_ms: int, now_ms: int) -> dict[str, Any] | None:

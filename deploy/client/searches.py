@@ -6,7 +6,6 @@ best of the whole window, and a task that is away is known by name.
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -14,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dskype.deploy.client.follower import Follower
-from dskype.deploy.client.records import given_fields, json_object, subscription_type
+from dskype.deploy.client.records import encoded, given_fields, json_object, subscription_type
 from dskype.deploy.client.topic_reader import UnknownTopicError
 from dskype.spouts.record_values import RecordError, refusal
 from dskype.spouts.searches import DEFAULT_TIMEOUT_MS, MOST_TIMEOUT_MS, parse_search
@@ -161,7 +160,7 @@ def search_window(
     fields = {"text": text, "keywords": keywords, "lat": lat, "lon": lon, "alpha": alpha, "distance": distance, "scale_m": scale_m, "where": where}
     record = _record(client, {**fields, "expression": expression, "bbox": bbox, "region": region, "k": k})
     record["timeout_ms"] = max(1, round(timeout_s * 1000))
-    key, value = uuid.uuid4().hex.encode(), json.dumps(record, ensure_ascii=False).encode(errors="surrogatepass")
+    key, value = uuid.uuid4().hex.encode(), encoded(record, "a search")
     wanted = parse_search(key, value, client.settings, client.analyzer).k
     _require(client)
     deadline, parts = time.monotonic() + timeout_s, AnswerParts(wanted)

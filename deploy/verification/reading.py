@@ -47,6 +47,8 @@ def check_message(record: dict[str, Any], settings: Settings) -> Message:
         if deleted:
             return Message(_message_id(record["id"], limits) if "id" in record else None, "", 0.0, 0.0, _time(record), object=named, deleted=True)
     text = _text(_joined(record.get("text"), settings.text_fields) if settings.text_fields else record.get("text"), limits)
+    if not settings.text_fields:
+        text = text.replace("\u001f", " ")
     if folded_bytes(text) > limits.words_max and _most_words(text, settings) > limits.words_max:
         raise UnusableRecord("a text of too many words")
     bbox = region = None

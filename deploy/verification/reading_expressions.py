@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from dskype.deploy.verification.reading_analysis import Analysis, analyses_of
-from dskype.deploy.verification.reading_words import UnusableRecord, decomposed
+from dskype.deploy.verification.reading_words import UnusableRecord, decomposed, words_of
 from dskype.spouts.settings import Settings
 
 __all__ = ["expression_text", "needs_word", "number_of", "read_expression", "read_keywords"]
@@ -22,6 +22,8 @@ __all__ = ["expression_text", "needs_word", "number_of", "read_expression", "rea
 _QUOTES = "“”„‟«»〝〞〟「」『』"
 _NEGATING = "-!~¬−⁻₋˗∼"
 _OTHER_SYNTAX = "*?~^|\\"
+_SIGNS = "& && ∧ ⋀ ∩ | || ∨ ⋁ ∪".split()
+"""What stands for AND and OR in other query languages."""
 _COMPARISONS = {"<": "<", "<=": "<=", ">": ">", ">=": ">=", "=": "=", "==": "=", "!=": "!=", "≤": "<=", "≥": ">=", "≠": "!="}
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 _COMPARABLE = {
@@ -191,7 +193,7 @@ class _Reader:
             part = self._part()
             self._depth -= 1
             return part[1] if isinstance(part, list) and part[0] == "not" else ["not", part]
-        if name in ("AND", "OR"):
+        if name in ("AND", "OR") or self.symbol().text in _SIGNS:
             raise UnusableRecord("an expression that lacks a word")
         if self.symbol().kind == "(":
             return self._listed()[0]
@@ -200,6 +202,7 @@ class _Reader:
         if name == "EXISTS" and self.symbol(1).kind == "(":
             self._at += 2
             attribute = self._attribute()
+            self._add(1)
             self._next(")")
             return ["attribute", attribute.name, "exists"]
         declared = self.symbol().kind == "word" and self.symbol().text in self._settings.attributes
@@ -273,7 +276,7 @@ class _Reader:
         if colon and len(self._fields) > 1 and field in self._fields:
             return self._in_field(field, rest)
         if text.endswith("*") and self._settings.prefixes:
-            prefix = list(dict.fromkeys(word for _, analysis in self._searched() for word in analysis.written(text[:-1])))
+            prefix = words_of(text[:-1])
             if len(prefix) != 1 or not 2 <= len(prefix[0]) <= 16:
                 raise UnusableRecord("an expression with a prefix that is too short, too long, or none")
             _check_signs(text[:-1])

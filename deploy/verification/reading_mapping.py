@@ -26,6 +26,7 @@ __all__ = ["forms_of"]
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _WORDS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_ZONES = "Z UT UTC GMT EST EDT CST CDT MST MDT PST PDT".split()
 _SIDES = (("lat", "lon"), ("west", "south", "east", "north"))
 
 
@@ -66,12 +67,11 @@ def _decoded(value: bytes | None, mapping: InputMapping, settings: Settings) -> 
     if value is None or len(value) > 6 * most + 65536 or columns is None:
         raise UnusableRecord("no line of values")
     try:
-        text = value.decode()
+        lines = re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", value.decode())
         if quote is None:
-            lines = text.splitlines()
-            rows = [line.split(delimiter, len(columns) - 1) for line in lines]
+            rows = [line.rstrip("\r\n").split(delimiter, len(columns) - 1) for line in lines]
         else:
-            rows = list(csv.reader(text.splitlines(keepends=True), delimiter=delimiter, quotechar=quote, strict=True))
+            rows = list(csv.reader(lines, delimiter=delimiter, quotechar=quote, strict=True))
     except (UnicodeDecodeError, csv.Error) as error:
         raise UnusableRecord(f"a line that cannot be read: {error}") from None
     if len(rows) != 1 or len(rows[0]) != len(columns):
@@ -159,6 +159,8 @@ def _wkt(value: Any) -> dict[str, Any] | None:
     listed = re.sub(rf"{number}(?:\s+{number})+", lambda m: json.dumps([float(part) for part in m[0].split()]), head[2])
     try:
         nested = json.loads(listed.replace("(", "[").replace(")", "]"))
+        if not nested:  # an empty geometry is EMPTY
+            raise ValueError
         return _shape(kind, nested[0] if kind == "Point" and len(nested) == 1 else nested)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError):
         raise UnusableRecord("no geometry in WKT") from None
@@ -200,7 +202,7 @@ def _box(ring: list[list[Any]]) -> list[Any] | None:
     west, south, east, north = min(lons), min(lats), max(lons), max(lats)
     corners = {(west, south), (west, north), (east, south), (east, north)}
     turns = [a[0] != b[0] and a[1] != b[1] for a, b in itertools.pairwise(ring)]
-    once = len(ring) == 5 or len(corners) == 1
+    once = (len(ring) == 5 or len(corners) == 1) and (east - west <= 180 or east - west == 360)
     return [west, south, east, north] if once and {tuple(position) for position in ring} == corners and not any(turns) else None
 
 
@@ -234,7 +236,7 @@ def _time_ms(value: Any, unit: str) -> int | None:
         return math.floor(Fraction(number) / 1000) if unit == "us" else math.floor(number) if unit == "ms" else None
     if not isinstance(value, str) or unit not in ("iso8601", "rfc2822", "auto"):
         return None
-    for name, read in (("iso8601", datetime.fromisoformat), ("rfc2822", parsedate_to_datetime)):
+    for name, read in (("iso8601", datetime.fromisoformat), ("rfc2822", _of_rfc2822)):
         if unit in (name, "auto"):
             try:
                 moment = read(value.strip())
@@ -243,6 +245,25 @@ def _time_ms(value: Any, unit: str) -> int | None:
             passed = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
             return math.floor(Fraction(passed.days * 86_400_000_000 + passed.seconds * 1_000_000 + passed.microseconds, 1000))
     return None
+
+
+def _of_rfc2822(text: str) -> datetime:
+    """Return a time as in RFC 2822 or in tweets; its zone has to be a number of four digits, or a name that the RFC has.
+
+    :raises ValueError: it is none.
+    """
+    dated, comment, _ = text.partition("(")
+    words = dated.split()
+    at = next((at for at, word in enumerate(words) if ":" in word), 0)
+    of_day = re.match("[0-9:]*", words[at])[0] if words else ""  # type: ignore[index]
+    rest = [word for word in (words[at][len(of_day) :], *words[at + 1 :]) if word] if words else []
+    if rest and (rest[0].upper() in _ZONES or (rest[0][0] in "+-" and len(rest[0]) == 5 and rest[0].isascii() and rest[0][1:].isdigit())):
+        rest.pop(0)
+    if rest and len(rest[0]) == 4 and rest[0].isascii() and rest[0].isdigit():
+        rest.pop(0)
+    if not at or rest or [len(part) for part in of_day.split(":")] not in ([1, 2], [2, 2], [1, 2, 2], [2, 2, 2]) or (comment and text[-1] != ")"):
+        raise ValueError(text)
+    return parsedate_to_datetime(text)
 
 
 def _attributes(given: Any, record: dict[str, Any], settings: Settings) -> Any:

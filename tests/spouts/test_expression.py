@@ -482,6 +482,7 @@ LANGUAGE = Language(Attributes.from_conf(languages.ATTRIBUTES), languages.FIELDS
         ("body:MUSE* or mu*", ["or", ["in", "body", ["prefix", "muse"]], ["prefix", "mu"]]),
         ("title:ATLEAST OR title", ["or", ["in", "title", "atleast"], "title"]),
         ("abcdefghijklmnop*", ["prefix", "abcdefghijklmnop"]),
+        ("the* OR title:the*", ["or", ["prefix", "the"], ["in", "title", ["prefix", "the"]]]),  # theatre
     ],
 )
 def test_attributes_fields_and_prefixes_are_read(text, expected):
@@ -508,7 +509,8 @@ REFUSED_OF_ALL = [
     ("price < 5 6", "AND or OR after '5' at position 11"),
     ("price < 5 < 6", "the name of an attribute to compare at position 11"),
     ("1 < price > 5", "a comparison in the same direction as '<' at position 11.*legal: <, <="),
-    ("1 = price = 1", "a comparison in the same direction as '=' at position 11"),
+    ("1 = price = 1", "a comparison in the same direction as '=' at position 11.*given: '='; hint: a range has < or > on both sides: 1 < price <= 5$"),
+    ("1 != price != 2", "a comparison in the same direction as '!=' at position 12.*given: '!='; hint: a range has < or > on both sides"),
     ("price IN 5", r"'\(' after 'IN' at position 10"),
     ("price IN ()", r"a value for 'price' after '\(' at position 11"),
     ("price IN (5, 6", r"a '\)' for the '\(' at position 10"),
@@ -516,6 +518,7 @@ REFUSED_OF_ALL = [
     ('category = "cafe', "a closing quote for the one at position 12"),
     ("Price < 5", "the name of an attribute to compare at position 1.*given: 'Price'; legal: price, category, open, tags, since"),
     ("5 < 6", "the name of an attribute to compare at position 5"),
+    ("&& = category", "AND or OR in letters at position 1"),
     ('"price" < 5', "the name of an attribute to compare at position 11"),
     ("exists(cost)", "the name of an attribute to compare at position 8.*given: 'cost'"),
     ("exists(", "the name of an attribute to compare at position 7"),
@@ -550,6 +553,12 @@ def test_values_and_prefixes_count_as_terms():
     for text, position in (("price IN (1, 2, 3, 4)", 20), ("a AND mu* AND 1 < price < 3", 27), ('"a b c" AND ta*', 13)):
         with pytest.raises(ExpressionError, match=f"at most 3 terms at position {position}"):
             parse(text, Tokenizer(), tight)
+
+
+def test_exists_counts_as_a_term():
+    exists = ", ".join(["exists(price)"] * 4)
+    with pytest.raises(ExpressionError, match="at most 3 terms at position 67"):
+        parse(f"ATLEAST 2 OF ({exists})", Tokenizer(), LANGUAGE._replace(max_terms=3))
 
 
 def test_with_one_field_or_none_there_are_no_fields():

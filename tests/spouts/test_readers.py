@@ -43,15 +43,15 @@ def rows(found):
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
-@pytest.mark.parametrize("form", ["lines", "array", "indented", "features"])
+@pytest.mark.parametrize("form", ["lines", "array", "indented", "features", "features in a box"])
 def test_json_is_read_in_every_form(tmp_path, form, mark, ending):
     text = {
         "lines": "\n\n".join(json.dumps(record) for record in RECORDS) + "\r\n",
         "array": json.dumps(RECORDS),
         "indented": "\n " + json.dumps(RECORDS, indent=2, ensure_ascii=False) + "\n",
         "features": json.dumps({"type": "FeatureCollection", "crs": {}, "features": RECORDS, "more": [1]}, indent=1),
+        "features in a box": json.dumps({"type": "FeatureCollection", "bbox": [0, 1, 2.5, 3], "features": RECORDS}),
     }[form]
-    mark = "" if form == "features" else mark
     found = read(tmp_path, packed((mark + text).encode(), ending), f"a.json{ending}")
     assert [value for _, value in found] == RECORDS
     assert [number for number, _ in found] == ([1, 3, 5, 7, 9] if form == "lines" else [1, 2, 3, 4, 5])
@@ -92,10 +92,21 @@ def test_a_wrong_line_of_csv_is_refused_and_the_next_one_is_read(tmp_path):
     assert "Expected values in UTF-8" in reasons[2] and "line 5 is longer than 4,194,304 bytes" in reasons[3]
 
 
-@pytest.mark.parametrize("text", ["", "\n", "a,a\n1,2\n", "a,\n1,2\n"])
+@pytest.mark.parametrize("text", ["", "\n", "a,a\n1,2\n", "a,\n1,2\n", 'a,"b\n1,2\n', "a,b\r1,2\r", b"a,L\xe4nge\n1,2\n", "a,b\n1,2\n".encode("utf-16")])
 def test_a_header_without_a_name_for_each_column_is_an_error(tmp_path, text):
     with pytest.raises(IllegalArgumentException, match="names no columns.*hint: dskype.input.csv"):
         read(tmp_path, text, "a.csv")
+
+
+@pytest.mark.parametrize("ending", [".gz", ".zst"])
+def test_a_packed_file_that_is_cut_is_an_error(tmp_path, ending):
+    lines = "".join(json.dumps(record) + "\n" for record in RECORDS * 1000)
+    whole = packed(lines.encode(), ending)
+    both = whole + packed(b'{"id": 5}\n', ending)
+    assert len(read(tmp_path, both, f"a.jsonl{ending}")) == 5001
+    for size in (1, 5, 10, len(whole) // 2, len(both) - 9, len(both) - 5):
+        with pytest.raises(IllegalArgumentException, match="cannot be read to its end"):
+            read(tmp_path, both[:-size], f"a.jsonl{ending}")
 
 
 @pytest.mark.parametrize(
@@ -172,6 +183,14 @@ def test_parquet_is_read_with_values_as_in_json(tmp_path):
     assert list(RecordFile(tmp_path / "a.parquet", InputMapping({"format": "csv"}))) == list(RecordFile(tmp_path / "a.parquet"))
 
 
+def test_a_row_of_parquet_with_a_value_that_json_cannot_have_is_refused_alone(tmp_path):
+    times = pa.array([0, 2**62, 1000], pa.timestamp("us"))
+    parquet.write_table(pa.table({"text": ["a", "b", "c"], "at": times}), tmp_path / "a.parquet")
+    (_, first), (number, told), (_, last) = RecordFile(tmp_path / "a.parquet")
+    assert first == {"text": "a", "at": "1970-01-01T00:00:00"} and last["text"] == "c"
+    assert number == 2 and "Expected a row of values that JSON can have; given: date value out of range" in str(told)
+
+
 def test_damaged_files_are_named(tmp_path):
     lines = "\n".join(json.dumps(record) for record in RECORDS * 1000).encode()
     for name, data in [
@@ -204,12 +223,12 @@ def test_plain_lines_are_numbered_and_blank_ones_left_out(tmp_path):
     assert found[1][0] == 4 and "more than 4,194,304 bytes" in str(found[1][1])
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "a.jsonl.gz"])
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "a.jsonl.gz", "a.jsonl.zst"])
 def test_a_long_file_needs_little_memory(tmp_path, name):
     record = {"id": 1, "text": "x" * 900, "lat": 1.5, "lon": 2.5}
     many = [record] * 20_000
     text = json.dumps(many) if name == "a.json" else "id,text\n" + ("1," + "x" * 900 + "\n") * 20_000 if name == "a.csv" else "\n".join(map(json.dumps, many))
-    (tmp_path / name).write_bytes(packed(text.encode(), ".gz" if name.endswith(".gz") else ""))
+    (tmp_path / name).write_bytes(packed(text.encode(), name[7:]))
     del text
     tracemalloc.start()
     try:

@@ -55,7 +55,8 @@ def test_each_entry_of_what_is_no_list_is_none_at_all():
 
 
 @pytest.mark.parametrize(
-    ("path", "character"), [("$user", 2), ("$.", 2), ("$.a..b", 4), ("$.a[b]", 4), ("$.a[0", 4), ('$["a]', 2), ("$.a b", 4), ("$.a[1.5]", 4)]
+    ("path", "character"),
+    [("$user", 2), ("$.", 2), ("$.a..b", 4), ("$.a[b]", 4), ("$.a[0", 4), ('$["a]', 2), ("$.a b", 4), ("$.a[1.5]", 4), (r'$.a["\q"]', 4), ('$["\n"]', 2)],
 )
 def test_a_wrong_path_is_refused_with_the_place(path, character):
     with pytest.raises(IllegalArgumentException, match=rf"wrong at character {character}\).*given.*legal"):

@@ -26,6 +26,9 @@ NOON = 1364817600000
         ("20130401", "iso8601", NOON - 43_200_000),
         ("Mon, 01 Apr 2013 14:00:00 +0200", "rfc2822", NOON),
         ("Mon Apr 01 12:00:00 +0000 2013", "rfc2822", NOON),
+        ("Mon, 01 Apr 2013 14:00:00 +0200 (CEST)", "rfc2822", NOON),
+        ("01 Apr 2013 07:00 EST", "rfc2822", NOON),
+        ("Mon Apr  1 12:00:00 2013", "rfc2822", NOON),
     ],
 )
 def test_a_time_becomes_milliseconds(value, unit, ms):
@@ -42,6 +45,12 @@ def test_the_unit_auto_sees_what_a_time_is(value):
 @pytest.mark.parametrize("value", ["", "soon", True, None, [], float("nan"), float("inf"), 10**30, "9" * 50, "2013-13-01"])
 def test_what_is_no_time_is_none(value, unit):
     assert time_ms(value, unit) is None
+
+
+@pytest.mark.parametrize("zone", ["CET", "CEST", "JST", "+02:00", "+2", "GMT+2", "UTC+0200", "PM", "A", "Europe/Zurich"])
+def test_a_time_with_an_unknown_zone_is_none(zone):
+    for value in (f"Mon, 01 Apr 2013 12:00:00 {zone}", f"Mon Apr 01 12:00:00 {zone} 2013"):
+        assert time_ms(value, "rfc2822") is time_ms(value, "auto") is None
 
 
 @pytest.mark.parametrize(("value", "unit"), [("2013-04-01", "s"), (NOON, "iso8601"), ("Mon, 01 Apr 2013 12:00:00 GMT", "iso8601"), (5, "auto"), ("1", "auto")])

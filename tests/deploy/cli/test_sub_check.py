@@ -39,6 +39,7 @@ def test_a_boolean_subscription_needs_an_expression_or_a_rectangle(arguments, ca
 
 def test_one_needs_something_and_not_too_much(capsys):
     assert checked("--circle=1,2,3", "--region", "{}") == 1 and "expected --circle or --region; given: both" in capsys.readouterr().err
+    assert checked("--region", "[" * 20_000) == 2 and "expected JSON, given: " in capsys.readouterr().err
     assert checked("--circle=1,2") == 2 and "expected LAT,LON,METRES in degrees and metres" in capsys.readouterr().err
     assert checked("--where", "tea", "--bbox", "0,0,1,1") == 1 and "--where are for top-k" in capsys.readouterr().err
     assert checked("--text", "tea", "--near", "1,2", "--where", "tea AND") == 1 and "  tea AND\n         ^" in capsys.readouterr().err

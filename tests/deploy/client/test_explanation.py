@@ -216,6 +216,7 @@ def test_with_a_half_life_time_scores_say_where_a_message_stands():
         ("NOT ATLEAST 2 OF (coffee, lake, tea)", [], ["coffee"]),
         ("ATLEAST 2 OF (NOT coffee, NOT lake, tea AND wifi)", [], ["coffee", "lake"]),
         ("tea OR wifi AND NOT coffee", ["tea"], []),
+        ('"and" AND tea', ['"and"', "tea"], []),
         ("title:tea AND body:coffee", ["body:coffee", "title:tea"], []),
         ("price != 5 AND NOT exists(price)", ["price != 5"], []),
     ],

@@ -222,6 +222,25 @@ def test_what_is_sent_is_what_the_topology_reads(kafka: KafkaSettings, client: P
     assert client.sent == 8
 
 
+def test_what_json_does_not_have_is_refused_with_what_it_was() -> None:
+    client = PubSub("127.0.0.1:1", conf={})
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    for value, words in ((b"x", "given: Object of type bytes"), (1j, "given: Object of type complex"), (deep, "less nesting")):
+        with pytest.raises(RecordError, match=f"Expected a subscription .*{words}"):
+            client.subscribe_topk("s", text="tea", lat=1, lon=2, meta=value)
+        with pytest.raises(RecordError, match=f"Expected a message .*{words}"):
+            client.publish(text="tea", lat=1, lon=2, attributes={"price": value})
+        with pytest.raises(RecordError, match=f"Expected the end of an object .*{words}"):
+            client.delete_object("o", ts=value)  # type: ignore[arg-type]
+        with pytest.raises(RecordError, match=f"Expected a search .*{words}"):
+            client.search("tea", k=value)  # type: ignore[arg-type]
+    for call in (client.subscribe_boolean, client.unsubscribe):
+        with pytest.raises(RecordError, match="Expected the id of a subscription as a text; given: 5"):
+            call(5)  # type: ignore[arg-type]
+
+
 def test_the_kinds_of_subscriptions_have_methods_and_messages_have_attributes(kafka: KafkaSettings, client: PubSub) -> None:
     client = PubSub(kafka, client.name, conf={"dskype.boolean.wordless": True})
     client.subscribe_topk("t", text="lake park", lat=43.04, lon=-87.9, meta=[1])

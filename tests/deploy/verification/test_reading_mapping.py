@@ -30,6 +30,9 @@ VALUES = [
     "1364774400000",
     "2013-04-01T12:00:00+02:00",
     "Mon Apr 01 00:00:00 +0000 2013",
+    "Mon, 01 Apr 2013 12:00:00 CET",
+    "Mon, 01 Apr 2013 12:00:00 +0200 (CEST)",
+    "Mon, 01 Apr 2013 12:00 GMT+02:00",
     "7",
     " 4.5 ",
     "1e999",
@@ -46,6 +49,8 @@ SHAPES = [
     {"type": "Polygon", "coordinates": [RING, [[8.2, 47.2], [8.4, 47.2], [8.4, 47.4], [8.2, 47.2]]]},
     {"type": "MultiPolygon", "coordinates": [[RING], [[[1, 1], [2, 1], [2, 2], [1, 1]]]]},
     {"type": "MultiPolygon", "coordinates": [[RING]]},
+    {"type": "Polygon", "coordinates": [[[170, 0], [-170, 0], [-170, 9], [170, 9]]]},
+    {"type": "Polygon", "coordinates": [[[180, 0], [-180, 0], [-180, 9], [180, 9]]]},
     {"type": "Feature", "geometry": {"type": "Point", "coordinates": [1, 2]}},
     {"type": "Feature", "geometry": None},
     {"type": "LineString", "coordinates": [[1, 2], [3, 4]]},
@@ -62,6 +67,8 @@ TEXTS = [
     "polygon((8 47, 9 47, 9 48, 8 48, 8 47))",
     "POLYGON ((8 47, 9 47, 9 48, 8 47))",
     "POINT 8 47",
+    "POINT ()",
+    "POLYGON ((170 0, -170 0, -170 9, 170 9, 170 0))",
 ]
 TEXTS += [
     "MULTIPOLYGON (((8 47, 9 47, 9 48, 8 47)), ((1 1, 2 1, 2 2, 1 1)))",
@@ -204,6 +211,9 @@ def test_random_records_with_random_mappings_are_read_alike():
         b'"a\nb",47,8.5',
         b"\xff,1,2",
         b"tea,,8",
+        "green\u2028tea\x0b\x85,47,8.5".encode(),
+        b"tea,47,8.5\r",
+        b"tea\r\nx,47,8.5\r\n",
         None,
     ],
 )
