@@ -99,8 +99,6 @@ def _rectangle(ring: list[list[Any]]) -> list[Any] | None:
     west, east, south, north = min(lons), max(lons), min(lats), max(lats)
     if any(lon not in (west, east) or lat not in (south, north) for lon, lat in ring):
         return None
-    if 180 < east - west < 360:  # its edges go the shorter way, across the antimeridian
-        return None
     # Each side changes one coordinate; two equal corners in a row are a rectangle without a width or a height.
     sides = all((a[0] == b[0]) or (a[1] == b[1]) for a, b in itertools.pairwise(ring))
     corners = {tuple(position) for position in ring}

@@ -202,7 +202,7 @@ def _box(ring: list[list[Any]]) -> list[Any] | None:
     west, south, east, north = min(lons), min(lats), max(lons), max(lats)
     corners = {(west, south), (west, north), (east, south), (east, north)}
     turns = [a[0] != b[0] and a[1] != b[1] for a, b in itertools.pairwise(ring)]
-    once = (len(ring) == 5 or len(corners) == 1) and (east - west <= 180 or east - west == 360)
+    once = len(ring) == 5 or len(corners) == 1
     return [west, south, east, north] if once and {tuple(position) for position in ring} == corners and not any(turns) else None
 
 

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from dskype.spouts.geometries import GeometryError, from_geojson, from_wkt
-from dskype.spouts.records import parse_message
 
 RING = [[8, 47], [9, 47], [8.5, 48], [8, 47]]
 HOLE = [[8.4, 47.1], [8.6, 47.1], [8.5, 47.2], [8.4, 47.1]]
@@ -49,14 +48,10 @@ def test_a_ring_through_the_corners_of_a_rectangle_in_another_order_is_no_rectan
     assert from_geojson(geojson("Polygon", [twice])) == {"bbox": [8, 47, 9, 47]}
 
 
-def test_a_wide_rectangle_is_the_region_that_it_is_in_a_message():
-    """An edge of more than 180 degrees goes the shorter way, so the area crosses the antimeridian."""
-    ring = [[170, 0], [-170, 0], [-170, 10], [170, 10], [170, 0]]
-    for found in (from_geojson(geojson("Polygon", [ring])), from_wkt("POLYGON ((170 0, -170 0, -170 10, 170 10, 170 0))")):
-        message = parse_message({"text": "storm", **found})
-        assert message.bbox == (170, 0, -170, 10) and (message.lat, message.lon) == (5, 180)
-    around = [[-180, 0], [180, 0], [180, 10], [-180, 10]]
-    assert from_geojson(geojson("Polygon", [around])) == {"bbox": [-180, 0, 180, 10]}
+def test_a_wide_rectangle_is_a_bounding_box_as_in_tweets_and_does_not_cross_the_antimeridian():
+    corners = [[-179.2, 13.2], [-179.2, 71.4], [179.9, 71.4], [179.9, 13.2], [-179.2, 13.2]]
+    wkt = f"POLYGON (({', '.join(f'{lon} {lat}' for lon, lat in corners)}))"
+    assert from_geojson(geojson("Polygon", [corners])) == from_wkt(wkt) == {"bbox": [-179.2, 13.2, 179.9, 71.4]}
 
 
 @pytest.mark.parametrize(
