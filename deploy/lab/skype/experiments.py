@@ -45,6 +45,10 @@ class Setting:
 _PAPER = 1_000_000
 """Subscriptions of the paper, as many as messages in its window."""
 
+_REACHED = "with a million subscriptions and messages, a message reaches all but 0.6 of 2,998 cells"
+"""What was counted with the paper's sizes."""
+_ALL_CELLS = f"{_REACHED}, so the index cannot leave out what is far away; more than nine tenths of the time of both are the search for subscriptions"
+
 _SKYPE = Setting()
 _CONES = Setting(index="cones")
 """What leads to an expiry or a re-evaluation does not depend on the index. With IGPT three windows of the paper's size take hours."""
@@ -66,12 +70,12 @@ def _ten_times(xs: Sequence[float], at_least: float = 5.0) -> Claim:
             raise KeyError
         return held, "times: " + listed(ratios, 1)
 
-    return Claim(f"Skype is about an order of magnitude faster than CIQ-kmax (checked: at least {at_least:g} times)", check, least=_PAPER)
+    return Claim(f"Skype is about an order of magnitude faster than CIQ-kmax (checked: at least {at_least:g} times)", check, _ALL_CELLS, _PAPER)
 
 
-def _at_scale(claim: Claim) -> Claim:
+def _at_scale(claim: Claim, why: str) -> Claim:
     """Return a claim that cannot be told with fewer subscriptions than the paper's if it does not hold."""
-    return replace(claim, least=_PAPER)
+    return replace(claim, least=_PAPER, why=why)
 
 
 def _both(xs: Sequence[float], change: Callable[[Setting, float], Setting]) -> list[Row]:
@@ -165,8 +169,14 @@ EXPERIMENTS: Sequence[Experiment] = (
         "index",
         [Row(name, None, replace(_SKYPE, index=name)) for name in ("igpt", "ipt", "ciq", "taat", "cones")],
         [
-            _at_scale(times("IGPT finds subscriptions at least three times as fast as IPT", ("ipt", None), ("igpt", None), "match_us", 3)),
-            _at_scale(times("IGPT finds subscriptions about ten times as fast as CIQ (checked: at least 5)", ("ciq", None), ("igpt", None), "match_us", 5)),
+            _at_scale(
+                times("IGPT finds subscriptions at least three times as fast as IPT", ("ipt", None), ("igpt", None), "match_us", 3),
+                f"{_REACHED}. Groups spare 93,975 of 107,301 postings, but there are 48,180 runs to find in place of 10,314; so a run of IGPT has two postings",
+            ),
+            _at_scale(
+                times("IGPT finds subscriptions about ten times as fast as CIQ (checked: at least 5)", ("ciq", None), ("igpt", None), "match_us", 5),
+                f"{_REACHED}. So IGPT spares words, and nothing by place: it reads 13,326 of 107,301 postings, for 152 candidates of which 36 match",
+            ),
             times("IGPT's index is much smaller than CIQ's (checked: at most half)", ("ciq", None), ("igpt", None), "index_mib", 2),
         ],
         "index_mib",
@@ -197,7 +207,9 @@ EXPERIMENTS: Sequence[Experiment] = (
             Row("skype, IR-tree", None, replace(_SKYPE, window_index="irtree")),
         ],
         [
-            _at_scale(times("Skype is about ten times as fast as CIQ-kmax (checked: at least 5)", ("ciq-kmax", None), ("skype", None), "total_us", 5)),
+            _at_scale(
+                times("Skype is about ten times as fast as CIQ-kmax (checked: at least 5)", ("ciq-kmax", None), ("skype", None), "total_us", 5), _ALL_CELLS
+            ),
             times("Skype takes less memory than CIQ-kmax", ("ciq-kmax", None), ("skype", None), "memory_mib", 1),
         ],
         "memory_mib",
