@@ -36,6 +36,9 @@ Found = Mapping[str, Any]
 Rows = Mapping[tuple[str, Any], Found]
 """The measures of all rows, by (series, x)."""
 
+_ENOUGH = 0.999
+"""A workload has a few subscriptions less than it was to have, where updates have ended some."""
+
 HELD = {True: "held", False: "did NOT hold", None: "cannot be told"}
 
 
@@ -134,7 +137,7 @@ def judged(claim: Claim, rows: Sequence[Found]) -> dict[str, Any]:
     if held:
         return {"text": claim.text, "held": True, "figures": figures}
     most = max(row.get("subscriptions", 0) for row in rows)
-    if most < claim.least:
+    if most < _ENOUGH * claim.least:
         why = f"the paper has {claim.least:,} subscriptions, this run {most:,}"
         return {"text": claim.text, "held": None, "figures": figures, "why": why}
     return {"text": claim.text, "held": False, "figures": figures, **({"why": claim.why} if claim.why else {})}

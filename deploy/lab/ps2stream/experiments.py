@@ -79,14 +79,21 @@ def _best(found: Rows, names: Sequence[str], x: object, measure: str = "throughp
     return max((found[name, x][measure], name) for name in names)
 
 
-def _group_claim(text: str, winners: Sequence[str], losers: Sequence[str], group: str, factor: float = 1.0) -> Claim:
+_SPREAD = (
+    "by text a message goes to 3.5 to 5.1 of 8 workers, and all of them together work 337 to 405 us for it; by space it goes to one, which works 161 to 190 us. "
+    "With ten million subscriptions it matches 1,263"
+)
+"""What was measured with the paper's size."""
+
+
+def _group_claim(text: str, winners: Sequence[str], losers: Sequence[str], group: str, factor: float = 1.0, why: str = "") -> Claim:
     """Claim that the best of some methods has ``factor`` times the throughput of the best of others; the paper's number of subscriptions decides."""
 
     def check(found: Rows) -> tuple[bool, str]:
         (a, one), (b, other) = _best(found, winners, group), _best(found, losers, group)
         return a >= factor * b, f"{one} {a:,.0f} : {other} {b:,.0f} = {ratio(a, b):.2f}"
 
-    return Claim(text, check, least=_PAPER[group])
+    return Claim(text, check, why, _PAPER[group])
 
 
 def _correct(found: Rows) -> tuple[bool, str]:
@@ -128,9 +135,9 @@ _BASELINES = Experiment(
     [_row(name, group) for group in ("q1", "q2") for name in METHODS if name != "hybrid"],
     [
         _group_claim("On Q1 partitioning by space is better (Figure 6a)", _SPACE, _TEXT, "q1"),
-        _group_claim("On Q2 partitioning by text is better (Figure 6b)", _TEXT, _SPACE, "q2"),
+        _group_claim("On Q2 partitioning by text is better (Figure 6b)", _TEXT, _SPACE, "q2", why=_SPREAD),
         _group_claim("On Q1 partitioning by space is better, both with H2 (Figure 6a)", _SPACE_H2, _TEXT_H2, "q1"),
-        _group_claim("On Q2 partitioning by text is better, both with H2 (Figure 6b)", _TEXT_H2, _SPACE_H2, "q2"),
+        _group_claim("On Q2 partitioning by text is better, both with H2 (Figure 6b)", _TEXT_H2, _SPACE_H2, "q2", why=_SPREAD),
         Claim("The metric is the best way of partitioning by text (mean of Q1 and Q2)", _best_of(_TEXT, "metric"), _UNEVEN),
         Claim("The kd-tree is the best way of partitioning by space (mean of Q1 and Q2)", _best_of(_SPACE, "kd-tree")),
         EXACT,
