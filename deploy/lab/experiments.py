@@ -15,6 +15,7 @@ __all__ = [
     "LeftOutError",
     "Row",
     "Rows",
+    "about_named_rows",
     "add_only_argument",
     "best",
     "judged",
@@ -144,7 +145,7 @@ def judged(claim: Claim, rows: Sequence[Found]) -> dict[str, Any]:
 
 
 class _NamedRows(dict[tuple[str, Any], Found]):
-    """Some rows of an experiment: whoever looks at all of them is told that rows are missing."""
+    """Some rows of an experiment. To go through them raises KeyError, because others are missing."""
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         raise KeyError
@@ -153,7 +154,7 @@ class _NamedRows(dict[tuple[str, Any], Found]):
 
 
 def about_named_rows(claim: Claim) -> Claim:
-    """Return a claim about some of the rows: it cannot be told if it is about a line or about all rows, because others are missing."""
+    """Return a claim for an experiment of which some rows are missing. A check that looks up rows by name works; one that goes through all rows cannot be told."""
     return replace(claim, check=lambda found: claim.check(_NamedRows(found)))
 
 
