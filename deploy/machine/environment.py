@@ -147,9 +147,9 @@ class Environment(environment.Environment):
             and watch_drivers(self.kafka, {plan.name: record})[plan.name]
         ):
             raise AlreadyAliveException.for_topology(plan.name)
-        resume = plan.topology_id in {state.id for state in self.resumed}
-        from dskype.topology.runtime.driver.driver import TopologyDriver
+        from dskype.topology.runtime.driver.driver import TopologyDriver  # by _import_driver, while Spark started
 
+        resume = plan.topology_id in {state.id for state in self.resumed}
         return TopologyDriver(plan, self.spark, self.kafka, self._folder_of(plan.name), resume=resume, announce=self._progress)
 
     def _on_broker_event(self, event: BrokerEvent) -> None:
@@ -210,7 +210,7 @@ class Environment(environment.Environment):
 
 
 def _import_driver() -> None:
-    """Import what is needed once Spark runs."""
+    """Import what is needed once Spark runs: it takes about a second, for which nobody waits while Spark's JVM starts."""
     import dskype.topology.runtime.driver.driver  # noqa: F401
 
 

@@ -6,6 +6,7 @@ That saves half of the processor time of a start of Spark. The archive is writte
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import subprocess
@@ -43,10 +44,10 @@ def existing_archive(spark_jars: Sequence[Path]) -> Path | None:
     :param spark_jars: Spark's class path.
     """
     archive = archive_path(spark_jars)
-    try:
-        os.utime(archive)  # those that are used are kept
-    except OSError:
+    if not archive.exists():
         return None
+    with contextlib.suppress(OSError):  # another user's, or gone meanwhile
+        os.utime(archive)  # those that are used are kept
     return archive
 
 

@@ -55,6 +55,18 @@ def test_other_jars_have_another_one_and_the_oldest_are_removed(training: Simple
     assert sorted(written[0].parent.iterdir()) == sorted(written[2:])
 
 
+def test_one_that_is_used_is_kept_longer_than_one_that_was_written_later(training: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    jars = [[Path(f"/jars/spark-{n}/a.jar")] for n in range(4)]
+    for n, one in enumerate(jars):
+        monkeypatch.setattr(spark_archive, "spark_class_path", lambda report, one=one: one)
+        if n == 3:
+            assert spark_archive.existing_archive(jars[0]) is not None
+        assert spark_archive.write_archive(lambda text: None)
+        if n < 3:
+            os.utime(spark_archive.archive_path(one), (n, n))
+    assert [spark_archive.existing_archive(one) is not None for one in jars] == [True, False, True, True]
+
+
 def test_a_java_that_cannot_write_it_is_no_error(training: SimpleNamespace) -> None:
     training.works, said = False, []
     assert not spark_archive.write_archive(said.append)
