@@ -213,6 +213,9 @@ def _import_driver() -> None:
     """Import what is needed once Spark runs: it takes about a second, for which nobody waits while Spark's JVM starts."""
     import dskype.topology.runtime.driver.driver  # noqa: F401
 
+    with contextlib.suppress(ImportError):
+        import pyspark.testing.utils  # noqa: F401 - the first call to the JVM imports it, and with it pandas
+
 
 def _stored_states(folder: Path) -> list[TopologyState]:
     """Return the states of the topologies that an earlier process has left in ``folder``.

@@ -27,6 +27,26 @@ def installed() -> tuple[str, str]:
     return which("chromium") or "", which("chromedriver") or ""
 
 
+def _start(driver: str) -> tuple[subprocess.Popen[str], int]:
+    """Start a browser's driver, and return it with its port.
+
+    It takes a port that is free for IPv6, and ends if somebody has the same port for IPv4; so it is started again.
+
+    :raises RuntimeError: it has ended five times.
+    """
+    for _ in range(5):
+        process = subprocess.Popen([driver, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        said = []
+        for line in process.stdout:
+            if found := re.search(r"started successfully on port (\d+)", line):
+                return process, int(found[1])
+            said.append(line)
+        process.wait()
+        process.stdout.close()
+    msg = f"the driver of the browser has ended: {''.join(said)}"
+    raise RuntimeError(msg)
+
+
 class Browser:
     """One window of a headless Chromium.
 
@@ -36,19 +56,12 @@ class Browser:
 
     def __init__(self, folder: Path, size: tuple[int, int] = (1280, 900)) -> None:
         chromium, driver = installed()
-        self._process = subprocess.Popen([driver, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        self._url = f"http://127.0.0.1:{self._port()}"
+        self._process, port = _start(driver)
+        self._url = f"http://127.0.0.1:{port}"
         arguments = ["--headless=new", *_QUIET.split(), f"--user-data-dir={folder}", f"--window-size={size[0]},{size[1]}"]
         options = {"goog:chromeOptions": {"binary": chromium, "args": arguments}, "goog:loggingPrefs": {"browser": "ALL"}}
         self._session = ""
         self._session = f"/session/{self._call('POST', '/session', {'capabilities': {'alwaysMatch': options}})['sessionId']}"
-
-    def _port(self) -> int:
-        for line in self._process.stdout:
-            if found := re.search(r"started successfully on port (\d+)", line):
-                return int(found[1])
-        msg = "the driver of the browser has ended"
-        raise RuntimeError(msg)
 
     def _call(self, method: str, path: str, body: Any = None) -> Any:
         data = None if method != "POST" else json.dumps(body or {}).encode()

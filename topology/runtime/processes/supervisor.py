@@ -11,7 +11,6 @@ supervisor removes its folder of sockets when it ends; if it was killed, the nex
 from __future__ import annotations
 
 import os
-import re
 import selectors
 import shutil
 import signal
@@ -27,13 +26,12 @@ from typing import cast
 import msgpack
 
 from dskype.topology.runtime.processes import resident
-from dskype.topology.runtime.processes.host import Stop, StopSignal, bind_socket, connect_socket, die_with_parent, runtime_folder, set_name, short_address
+from dskype.topology.runtime.processes.host import Stop, StopSignal, bind_socket, die_with_parent, runtime_folder, set_name, short_address
+from dskype.topology.runtime.processes.supervisor_client import SUPERVISOR_FOLDER, running_supervisor
 from dskype.topology.runtime.transport.wire import SUPERVISOR_VARIABLE, receive, send
 
-__all__ = ["ask_supervisor", "start_supervisor"]
+__all__ = ["start_supervisor"]
 
-_FOLDER = re.compile(r"supervisor-(\d+)-(?:(\d+)-)?\w+")
-"""The daemon's process id, and that of its JVM, which older versions did not write."""
 _GRACE_S = 5.0
 
 Key = tuple[str, str, int]
@@ -50,7 +48,7 @@ class _Child:
 def _sweep(root: Path) -> None:
     """Remove the folders of supervisors that have ended; ignore everything else."""
     for folder in root.iterdir():
-        if (name := _FOLDER.fullmatch(folder.name)) is None:
+        if (name := SUPERVISOR_FOLDER.fullmatch(folder.name)) is None:
             continue
         try:
             os.kill(int(name[1]), 0)
@@ -74,7 +72,7 @@ def start_supervisor() -> int:
     jvm = os.getppid()
     if shared:
         _sweep(folder)
-        if (found := _running(folder, jvm)) is not None:
+        if (found := running_supervisor(folder, jvm)) is not None:
             _tell(found)
             return 0
         # The name has the daemon's pid, for _sweep: the supervisor ends with the daemon.
@@ -108,20 +106,6 @@ def _tell(path: str) -> None:
     os.environ[SUPERVISOR_VARIABLE] = path
     if (told := os.environ.pop("DSKYPE_SUPERVISOR_FILE", None)) is not None:
         Path(told).write_text(short_address(path))
-
-
-def _running(folder: Path, jvm: int | str) -> str | None:
-    """Return the path of the supervisor that runs for a JVM, if there is one."""
-    return next((path for found in folder.glob(f"supervisor-*-{jvm}-*") if _answers(path := str(found / "supervisor"))), None)
-
-
-def _answers(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        try:
-            connect_socket(connection, path)
-        except OSError:
-            return False
-    return True
 
 
 class _Supervisor:
@@ -260,22 +244,3 @@ def _ended(pid: int) -> bool:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
         return True
-
-
-def ask_supervisor(request: dict) -> dict:
-    """Send one request to the supervisor of this Spark executor, and return its answer.
-
-    :raises OSError: the supervisor has ended.
-    """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        try:
-            connect_socket(connection, os.environ[SUPERVISOR_VARIABLE])
-        except OSError:  # perhaps another daemon of this JVM has started one
-            own = Path(os.environ[SUPERVISOR_VARIABLE]).parent
-            known = _FOLDER.fullmatch(own.name)
-            if known is None or known[2] is None or (found := _running(own.parent, known[2])) is None:
-                raise
-            os.environ[SUPERVISOR_VARIABLE] = found
-            connect_socket(connection, found)
-        send(connection, msgpack.packb(request))
-        return msgpack.unpackb(receive(connection))

@@ -17,6 +17,7 @@ from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.record_producer import RecordProducer
 from dskype.topology.runtime.processes.payload import Payload
+from dskype.topology.runtime.processes.supervisor_client import ask_supervisor
 from dskype.topology.runtime.spark.spark_executors import tasks_on_all_executors
 
 __all__ = ["QueryContext"]
@@ -90,8 +91,6 @@ def _stop_executors(topology: str, epoch: int, component: str | None = None) -> 
     """Return a function for ``mapInArrow`` that ends a topology's executors on the Spark executor it runs on."""
 
     def stop(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        from dskype.topology.runtime.processes.supervisor import ask_supervisor  # with what executors run, which a driver does not need
-
         try:
             stopped = ask_supervisor({"op": "stop", "topology": topology, "epoch": epoch, "component": component})["stopped"]
         except OSError:  # the supervisor has ended, and its executors with it

@@ -214,8 +214,6 @@ def start_session(
                 **spark_settings(master=master, jars=jars, conf=conf, log_file=log_file, class_archive=class_archive, log_handle=handle),
             }
             launched = beside.submit(_launch, settings, log_file.parent, handle)
-            with contextlib.suppress(ImportError):
-                import pyspark.testing.utils  # noqa: F401 - the first call to the JVM imports it, and with it pandas
             meanwhile()
             launched.result()
     except PySparkRuntimeError:  # the JVM ended at once, perhaps because of a damaged archive: the next start does without
