@@ -14,6 +14,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,7 +35,8 @@ _TELL_EVERY_S = 10.0
 _KERNELS = 360
 """About so many the small topology and the part compile. People see it, nothing depends on it."""
 _BACKLOG = 80
-"""So many messages and subscriptions with new words come at once in the end, as after a standstill: some kernels are used only for many records, or when tables grow."""
+"""So many messages and subscriptions with new words come at once in the end, as after a standstill, and then as many messages: some kernels are used only for many records, or when tables and
+logs of changes grow."""
 _FIRST_BOOLEAN = 40
 """The message of the small topology that the first boolean subscription comes with."""
 
@@ -193,15 +195,15 @@ def _run_small_topology(before_boolean: Callable[[], object] = lambda: None) -> 
     plan = TopologyPlan.build("dskype", "dskype-1-0", conf, flux.topology)
     simulation = SimulatedTopology(plan, log, lambda: time_ms[0])
     simulation.activate()
-    for number in range(96 + _BACKLOG):
+    for number in range(96 + 2 * _BACKLOG):
         if number == _FIRST_BOOLEAN:
             before_boolean()
         late = number >= 96
-        words = [f"{_WORDS[i]}{number if late else ''}" for i in (number % 6, number * 7 % 6)]
+        words = [*(f"{_WORDS[i]}{number if late else ''}" for i in (number % 6, number * 7 % 6)), *(["lake"] if late else [])]
         place = {"lat": number % 9, "lon": number % 7}
         where = {"bbox": [number % 7, number % 9, 8, 9]} if number % 5 == 0 else place
         log.append(topics.messages, 0, None, json.dumps({"text": " ".join(words), **where}).encode())
-        if late or number % 4 == 0:
+        if number % 4 == 0 or 96 <= number < 96 + _BACKLOG:
             value = (
                 {"type": "topk", "keywords": words, "k": 3, "alpha": 0.5, **place, **({} if number % 3 else {"distance": "metres", "scale_m": 900_000})}
                 if number % 8 or number < _FIRST_BOOLEAN
@@ -209,7 +211,7 @@ def _run_small_topology(before_boolean: Callable[[], object] = lambda: None) -> 
             )
             removed = 80 < number < 96
             log.append(topics.subscriptions, 0, f"s{number - 40 if removed else number}".encode(), None if removed else json.dumps(value).encode())
-        if late and number < 95 + _BACKLOG:
+        if late and (number - 95) % _BACKLOG:
             continue
         time_ms[0] += 100
         simulation.tick_clock()
@@ -319,6 +321,9 @@ def _distribute() -> None:
     from dskype.spouts.text import Tokenizer
     from dskype.spouts.vocabulary import Vocabulary
 
+    with tempfile.TemporaryDirectory() as folder:
+        Vocabulary.build(_WORDS, Tokenizer()).save(f"{folder}/vocabulary.tsv")
+        Vocabulary.load(f"{folder}/vocabulary.tsv")
     vocabulary, prefix, n = Vocabulary.empty(), make_distributor("prefix", 2), len(_WORDS)
     messages = MessageBatch(np.arange(n), np.arange(n), np.zeros(n), np.zeros(n), *vocabulary.weigh_texts(_WORDS, Tokenizer()))
     routes = prefix.message_tasks(messages)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numba
@@ -104,3 +105,9 @@ def test_another_kind_of_processor_needs_other_kernels(monkeypatch):
     other_name = warmup._state()
     monkeypatch.setattr(numba.config, "CPU_FEATURES", "")
     assert len({here, other_name, warmup._state()}) == 3
+
+
+def test_the_demo_needs_no_other_kernels(tmp_path):
+    """Processes load a kernel once, so it takes one that has run no other test."""
+    program = [sys.executable, "-P", str(Path(__file__).with_name("kernels_of_the_demo.py")), str(tmp_path / "vocabulary.tsv")]
+    assert subprocess.run(program, capture_output=True, text=True, check=True).stdout.split("\n") == ["", ""]
