@@ -40,8 +40,11 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 _HEAD_BYTES = 1 << 16
 _BEFORE = rb'[^\[]*(?:(?:(?<="bbox":)|(?<="bbox": ))\[[^\[\]]*\][^\[]*)?'
-_FEATURES = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{(?=%b"FeatureCollection")%b"features"\s*:\s*(?=\[)' % (_BEFORE, _BEFORE))
-"""The begin of a GeoJSON FeatureCollection; of lists, only a bounding box may be before its features."""
+_FEATURES = re.compile(
+    rb'(?:\xef\xbb\xbf)?\s*\{(?:(?=%b"FeatureCollection")%b"features"\s*:\s*(?=\[)|%b"features"\s*:\s*(?=\[\s*\{[^{}]*"(?:Feature|geometry)"))'
+    % (_BEFORE, _BEFORE, _BEFORE)
+)
+"""The begin of a GeoJSON FeatureCollection; of lists, only a bounding box may be before its features. Its type may be behind them, where members are sorted; then the first feature tells."""
 
 Numbered = tuple[int, "bytes | dict[str, Any] | RecordError"]
 """Number of the line from 1, or of the record where records are no lines; JSON, or a record, or why there is none."""
@@ -132,6 +135,9 @@ class RecordFile:
         try:
             number = 0
             with parquet.ParquetFile(self.name) as file:
+                names = file.schema_arrow.names
+                if twice := sorted({name for name in names if names.count(name) > 1}):
+                    raise IllegalArgumentException("Several columns of the file have the same name.", given=twice, legal="a name of its own for each column")
                 geometries = _geometries(file.schema_arrow, self.name)
                 for row in _parquet_rows(file):
                     number += 1

@@ -57,6 +57,17 @@ def test_json_is_read_in_every_form(tmp_path, form, mark, ending):
     assert [number for number, _ in found] == ([1, 3, 5, 7, 9] if form == "lines" else [1, 2, 3, 4, 5])
 
 
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("box", [{}, {"bbox": [0, 1, 2.5, 3]}])
+def test_members_of_a_feature_collection_may_be_sorted(tmp_path, box, indent):
+    features = [{"type": "Feature", "id": 1, "geometry": {"type": "Point", "coordinates": [1, 2]}, "properties": {"text": "a"}}] * 3
+    text = json.dumps({"type": "FeatureCollection", "features": features, **box}, sort_keys=True, indent=indent)
+    assert text.index("FeatureCollection") > text.index("features")
+    assert read(tmp_path, text, "a.json") == [(1, features[0]), (2, features[0]), (3, features[0])]
+    record = {"features": [{"name": "sauna"}], "text": "a"}
+    assert read(tmp_path, json.dumps(record)) == [(1, record)]
+
+
 @pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 def test_csv_with_a_header_is_read(tmp_path, mark, ending):
@@ -181,6 +192,12 @@ def test_parquet_is_read_with_values_as_in_json(tmp_path):
         (2, {"text": None, "at": at, "price": None, "score": 1.5, "raw": "abc", "place": None}),
     ]
     assert list(RecordFile(tmp_path / "a.parquet", InputMapping({"format": "csv"}))) == list(RecordFile(tmp_path / "a.parquet"))
+
+
+def test_columns_of_parquet_have_different_names(tmp_path):
+    parquet.write_table(pa.table([["a"], [1], ["b"]], ["text", "n", "text"]), tmp_path / "a.parquet")
+    with pytest.raises(IllegalArgumentException, match=r"the same name\.? *.*given: \['text'\]"):
+        list(RecordFile(tmp_path / "a.parquet"))
 
 
 def test_a_row_of_parquet_with_a_value_that_json_cannot_have_is_refused_alone(tmp_path):
