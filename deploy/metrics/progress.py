@@ -14,7 +14,7 @@ __all__ = ["Progress"]
 
 _TICKS = f"{SYSTEM_COMPONENT_ID}/{SYSTEM_TICK_STREAM_ID}"
 _AT_ONCE_S = 2.0
-"""The reports of a sender and of a receiver may be this far apart. A tuple that seems to wait for longer does wait."""
+"""Reports may be this late. A tuple that seems to wait for longer does wait, and a task that has reported nothing for longer is silent."""
 
 
 class Progress:
@@ -39,7 +39,7 @@ class Progress:
         return min((-1 if mark is None else mark for mark in marks), default=-1)
 
     def versions(self) -> dict[int, int]:
-        """Return task -> how many records of its inbox it has processed, for all tasks that get ticks: there that number grows every second."""
+        """Return task -> how many records of its inbox it has processed, for all tasks that get ticks: there that number grows every one or two seconds."""
         self._reader.poll()
         return {id: task.get("version", 0) for id, task in self._reader.sink.tasks.items() if _TICKS in task.get("executed", ())}
 
@@ -49,12 +49,17 @@ class Progress:
         :param before: what :meth:`versions` returned some seconds ago.
         """
         deadline = time.monotonic() + _AT_ONCE_S
-        while waiting := self._reader.sink.undelivered_tuples():
+        while True:
+            versions = self.versions()
+            waiting, silent = self._reader.sink.undelivered_tuples(), [id for id, version in versions.items() if version <= before.get(id, -1)]
+            if not waiting and not silent:
+                return ""
             if time.monotonic() >= deadline:
-                return f"{waiting:,} tuples wait for tasks"
+                break
             self._reader.poll(100)
-        silent = [id for id, version in self.versions().items() if version <= before.get(id, -1)]
-        return f"task {silent[0]} of component {self._reader.sink.tasks[silent[0]]['component']!r} has done nothing for some seconds" if silent else ""
+        if waiting:
+            return f"{waiting:,} tuples wait for tasks"
+        return f"task {silent[0]} of component {self._reader.sink.tasks[silent[0]]['component']!r} has done nothing for some seconds"
 
     def close(self) -> None:
         """Close the reader."""
