@@ -19,6 +19,6 @@ export async function showEvents(id) {
   const found = await getFrom(`/api/ui/topology/${encodeURIComponent(id)}/events`);
   if (JSON.stringify(found) === shown) return;
   shown = JSON.stringify(found);
-  const since = found.sinceMs === null ? "The server has seen nothing of the topology yet." : `Watched since ${moment(found.sinceMs / 1000)}: what happened before is not known, but for what reports of the ten minutes before say.`;
+  const since = found.sinceMs === null ? "The server has seen nothing of the topology yet." : `Watched since ${moment(found.sinceMs / 1000)}: earlier events are known only from reports of the ten minutes before.`;
   show("events", table(COLUMNS, found.events, "none yet"), el("p", { class: "quiet" }, since));
 }
