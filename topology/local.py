@@ -17,8 +17,8 @@ from dskype.topology.nimbus.environment import ENVIRONMENTS, Environment
 from dskype.topology.nimbus.manager import Backend, ManagedTopology, TopologyManager
 from dskype.topology.nimbus.states import Rebalance
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import SimulatedTopology
 from dskype.topology.simulated.faults import Faults
+from dskype.topology.simulated.faulty import simulate
 from dskype.topology.simulated.log import MemoryLog
 
 __all__ = ["LocalCluster", "LocalTopology"]
@@ -98,7 +98,7 @@ class LocalCluster:
             self._stepper.start()
 
     def _simulated_backend(self, seed: int | None, faults: Faults) -> Callable[[TopologyPlan], Backend]:
-        return lambda plan: SimulatedTopology(plan, self.log, self.now_ms, seed=seed, faults=faults)
+        return lambda plan: simulate(plan, self.log, self.now_ms, seed=seed, faults=faults)
 
     def now_ms(self) -> int:
         """Return the cluster's time: simulated, or the wall clock."""

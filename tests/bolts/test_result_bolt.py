@@ -18,8 +18,8 @@ from dskype.spouts import streams
 from dskype.spouts.settings import Settings
 from dskype.topology import BatchBolt, Fields, IllegalArgumentException, Spout, TopologyBuilder
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import SimulatedTopology
 from dskype.topology.simulated.faults import Faults
+from dskype.topology.simulated.faulty import simulate
 from dskype.topology.simulated.log import MemoryLog
 
 from .results.redis_server import RedisServer
@@ -123,7 +123,7 @@ class Simulation:
         conf = {"topology.emulator.snapshot.interval.ms": 300, "topology.emulator.pulse.idle.interval.ms": 100, "topology.acker.executors": 0, **(conf or {})}
         plan = TopologyPlan.build("t", "t-1-1000", conf, topology(via_bolt))
         self.log = MemoryLog(lambda: self.time_ms)
-        self.sim = SimulatedTopology(plan, self.log, lambda: self.time_ms, seed=seed, faults=faults)
+        self.sim = simulate(plan, self.log, lambda: self.time_ms, seed=seed, faults=faults)
         self.sim.activate()
 
     def advance(self, steps, each=lambda step: None):

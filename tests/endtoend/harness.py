@@ -33,8 +33,8 @@ from dskype.spouts.topics import Topics
 from dskype.topology.config import TRANSPORTS
 from dskype.topology.errors import IllegalArgumentException
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import SimulatedTopology
 from dskype.topology.simulated.faults import Faults
+from dskype.topology.simulated.faulty import simulate
 from dskype.topology.simulated.log import MemoryLog
 from tests import languages, naive
 
@@ -148,7 +148,7 @@ class Simulation:
             **(conf or {}),
         }
         self.plan = TopologyPlan.build("dskype", "dskype-1-0", self.conf, topology(tasks or {}, message_topics=message_topics))
-        self.sim = SimulatedTopology(self.plan, self.log, lambda: self.time_ms, seed=seed, faults=faults)
+        self.sim = simulate(self.plan, self.log, lambda: self.time_ms, seed=seed, faults=faults)
         self.sim.activate()
 
     def message(self, record, partition=0):

@@ -16,6 +16,7 @@ from dskype.distribution import DISTRIBUTORS
 from dskype.topology.planning.plan import TopologyPlan, metrics_topic
 from dskype.topology.simulated.engine import SimulatedTopology
 from dskype.topology.simulated.faults import Faults
+from dskype.topology.simulated.faulty import simulate
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.tuples import InRecord
 from tests import languages
@@ -81,7 +82,7 @@ def plain_plan(name: str) -> TopologyPlan:
 def make_plain(name: str) -> bytes:
     """Run a plain topology halfway."""
     time_ms = [1_000_000]
-    sim = SimulatedTopology(plain_plan(name), MemoryLog(lambda: time_ms[0]), lambda: time_ms[0], seed=SEED)
+    sim = simulate(plain_plan(name), MemoryLog(lambda: time_ms[0]), lambda: time_ms[0], seed=SEED)
     sim.activate()
     bolts = [t for c in sim.plan.component_ids if not sim.plan.spec(c).is_spout for t in sim.plan.component_tasks(c)]
     while len(sim.log.records("out")) < plain.N // 3 or not all(map(sim.store.versions, bolts)):
@@ -95,9 +96,7 @@ def go_on_plain(name: str, path: Path, seed: int | None = None) -> SimulatedTopo
     """Continue to the end; with a seed, under faults."""
     state = opened(path)
     time_ms = [state["time_ms"] + 5_000]
-    sim = SimulatedTopology(
-        plain_plan(name), log_of(state, lambda: time_ms[0]), lambda: time_ms[0], seed=seed, faults=Faults() if seed is None else Faults.heavy()
-    )
+    sim = simulate(plain_plan(name), log_of(state, lambda: time_ms[0]), lambda: time_ms[0], seed=seed, faults=Faults() if seed is None else Faults.heavy())
     sim.store.files = dict(state["files"])
     sim.activate()
     for step_ms in [200] * 120 + [31_000] * 4:
@@ -202,7 +201,7 @@ def go_on_dskype(path: Path, seed: int | None = None) -> tuple[harness.Simulatio
         return simulation.time_ms
 
     simulation.log = log_of(state, clock)
-    simulation.sim = SimulatedTopology(simulation.plan, simulation.log, clock, seed=seed, faults=Faults() if seed is None else Faults.heavy())
+    simulation.sim = simulate(simulation.plan, simulation.log, clock, seed=seed, faults=Faults() if seed is None else Faults.heavy())
     simulation.sim.store.files = dict(state["files"])
     simulation.sim.activate()
     draw = Draw(state["conf"], SEED + 1)

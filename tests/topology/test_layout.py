@@ -18,8 +18,8 @@ CONTRACT = {
         "nimbus.manager",
         "nimbus.states",
         "planning.plan",
-        "simulated.engine",
         "simulated.faults",
+        "simulated.faulty",
         "simulated.log",
     },  # a cluster runs topologies
     "kernel_cache": {"core.ownership"},  # compiled kernels are loaded only if nobody else has written them

@@ -1,8 +1,7 @@
-"""Runs one topology on the in-memory log, faithfully or with faults."""
+"""Runs one topology on the in-memory log, faithfully; :mod:`~dskype.topology.simulated.faulty` does it with faults."""
 
 from __future__ import annotations
 
-import random
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,68 +12,41 @@ from dskype.topology.config import Config
 from dskype.topology.core.clock import TopologyClock
 from dskype.topology.core.executor import Executor, Owner, route, start_positions
 from dskype.topology.core.frames import OutRecord, expand_records
-from dskype.topology.core.loss import LostInputError
 from dskype.topology.core.offset_commits import OffsetCommits, consumer_group
 from dskype.topology.core.old_records import OldRecords
-from dskype.topology.core.snapshots import FencedError, JournalTakenError, MemorySnapshotStore
+from dskype.topology.core.snapshots import MemorySnapshotStore
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
-from dskype.topology.simulated.faults import Faults
 from dskype.topology.simulated.log import MemoryLog
-from dskype.topology.simulated.real_time import real_time_components, report, run_executor
 from dskype.topology.tuples import InRecord
 
-__all__ = ["SimulatedTopology"]
+__all__ = ["SimulatedQuery", "SimulatedTopology"]
 
 
 @dataclass
-class _Query:
-    """What Spark would hold for one component: positions and executors.
-
-    :param stale: a query that this one has replaced, and that does not know it.
-    :param unwritten: records of a stale query's last batch that are not in the log yet.
-    """
+class SimulatedQuery:
+    """What Spark would hold for one component: positions and executors."""
 
     component: str
     positions: dict[tuple[str, int], int]
     batch_id: int = 0
     term: int = 0
     executors: dict[int, Executor] = field(default_factory=dict)
-    stale: _Query | None = None
-    unwritten: list[OutRecord] = field(default_factory=list)
-
-
-class _ContendedStore(MemorySnapshotStore):
-    """Lets other owners run immediately before a journal entry is written."""
-
-    in_between: Callable[[], None] | None = None
-
-    def save_journal(self, task: int, number: int, data: bytes, *, term: int | None = None) -> None:
-        others, self.in_between = self.in_between, None
-        if others is not None:
-            others()
-        super().save_journal(task, number, data, term=term)
 
 
 class SimulatedTopology:
-    """One running topology.
-
-    Without a seed the run is plain and faithful: components take turns, and a batch has all records that are available.
-    With a seed, the order of components, the boundaries of batches and the faults are drawn from it; the same seed gives
-    the same run.
+    """One running topology: components take turns, and a batch has all records that are available.
 
     :param plan: the topology plan.
     :param log: the log, shared by all topologies of a cluster.
     :param clock: returns the simulated time, epoch ms.
-    :param seed: None for a plain run.
-    :param faults: how likely each fault is; needs a seed.
+    :ivar seed: what a run with faults is drawn from; None here.
+    :ivar fault_counts: fault -> how often it has struck; none strikes here.
     """
 
-    def __init__(self, plan: TopologyPlan, log: MemoryLog, clock, *, seed: int | None = None, faults: Faults = Faults()) -> None:
+    def __init__(self, plan: TopologyPlan, log: MemoryLog, clock: Callable[[], int]) -> None:
         self.plan, self.log, self._clock_source = plan, log, clock
-        self.seed, self.faults = seed, faults
-        self._random = None if seed is None else random.Random(seed)
-        self.store = _ContendedStore(plan.conf[Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT])
+        self.store = MemorySnapshotStore(plan.conf[Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT])
         self.stats = TopologyStats()
         self.clock = TopologyClock(plan, self.stats, self.now_ms())
         self._commits = OffsetCommits(plan, self.stats)
@@ -83,13 +55,13 @@ class SimulatedTopology:
         self.opened = False
         self._readers = {name: spec.obj for name, spec in plan.topology.components.items() if isinstance(spec.obj, KafkaSpout)}
         self.warnings: list[str] = []
+        self.seed: int | None = None
         self.fault_counts: dict[str, int] = {}
         self._metrics_read = 0
         self._external_starts: dict[tuple[str, str, int], int] = {}
-        self._queries: dict[str, _Query] = {}
-        self._owners, self._term, self._late = 0, 0, list[OutRecord]()
-        self.real_time = real_time_components(plan)
-        self._left: dict[tuple[str, bytes], bytes | None] = {}  # records to external topics: (topic, record id) -> value
+        self._queries: dict[str, SimulatedQuery] = {}
+        self._owners, self._term = 0, 0
+        self.real_time = frozenset(c for c in plan.topology.components if plan.component_conf(c)[Config.TOPOLOGY_EMULATOR_TRANSPORT] == "real-time")
 
     def now_ms(self) -> int:
         """Return the simulated time, epoch ms."""
@@ -104,7 +76,7 @@ class SimulatedTopology:
             self.clock = TopologyClock(self.plan, self.stats, self.now_ms(), self.real_time)  # ticks and windows count from now
             self._take_term()
             for component in self.plan.topology.components:
-                query = self._queries[component] = _Query(component, start_positions(self.plan, component, self.store), term=self._term)
+                query = self._queries[component] = SimulatedQuery(component, start_positions(self.plan, component, self.store), term=self._term)
                 self._external_positions(query, first=True)
                 for index in range(self.plan.num_executors(component)):
                     self._executor(query, index)
@@ -135,9 +107,6 @@ class SimulatedTopology:
         for query in self._queries.values():
             for executor in query.executors.values():
                 self._save(executor, query.batch_id + 1)
-            if query.stale is not None:  # its executors know the former plan only
-                self._late += query.stale.unwritten
-                query.stale = None
             self._restart(query)
         if active:
             self.activate()
@@ -162,7 +131,7 @@ class SimulatedTopology:
             self.log.delete(metrics_topic(self.plan.name))
             self.log.delete(dead_letters_topic(self.plan.name))
 
-    def _external_positions(self, query: _Query, *, first: bool = False) -> None:
+    def _external_positions(self, query: SimulatedQuery, *, first: bool = False) -> None:
         """Add the partitions of external topics that are not read yet.
 
         :param first: whether the topology starts now; partitions that are added later are read from their beginning.
@@ -194,7 +163,7 @@ class SimulatedTopology:
             self.log.commit(group, offsets)
             self._commits.note(group, offsets, self.now_ms())
 
-    def _executor(self, query: _Query, index: int) -> Executor:
+    def _executor(self, query: SimulatedQuery, index: int) -> Executor:
         executor = query.executors.get(index)
         if executor is None:
             self._owners += 1
@@ -231,7 +200,7 @@ class SimulatedTopology:
             self.stats.feed(record.value)
         self._metrics_read = end
 
-    def _available(self, query: _Query) -> dict[tuple[str, int], tuple[int, int]]:
+    def _available(self, query: SimulatedQuery) -> dict[tuple[str, int], tuple[int, int]]:
         self._external_positions(query)
         return {key: (position, end) for key, position in query.positions.items() if (end := self.log.end(*key)) > position}
 
@@ -240,15 +209,13 @@ class SimulatedTopology:
         count = 0
         while count < max_batches and (busy := [q for q in self._queries.values() if self._available(q)]):
             count += 1
-            if self._random is None:
-                self._run_batch(min(busy, key=lambda q: q.batch_id))
-            else:
-                run_executor(self, self._random.choice(busy))
-            self._read_metrics()
-        if self._random is not None:
-            report(self)
+            self._run_one(busy)
             self._read_metrics()
         return count
+
+    def _run_one(self, busy: list[SimulatedQuery]) -> None:
+        """Run a batch of one of the queries that have something to read."""
+        self._run_batch(min(busy, key=lambda q: q.batch_id))
 
     def run_until_quiet(self, max_batches: int = 100_000) -> int:
         """Run batches until no query has anything to read; return how many were run.
@@ -264,20 +231,21 @@ class SimulatedTopology:
     def _batch_records(self, ranges: dict[tuple[str, int], tuple[int, int]]) -> list[InRecord]:
         return [r for (topic, partition), (start, stop) in sorted(ranges.items()) for r in self.log.read(topic, partition, start, stop)]
 
-    def _handle(self, query: _Query, records: list[InRecord], *, report: bool = True) -> list[OutRecord]:
+    def _handle(self, query: SimulatedQuery, records: list[InRecord], *, report: bool = True) -> list[OutRecord]:
         by_executor: dict[int, list[InRecord]] = {}
         for record in records:
             task = route(self.plan, query.component, record.topic, record.partition)
             by_executor.setdefault(self.plan.executor_of(task), []).append(record)
-        # In real time, executors that were replaced have lost their leases, and save no snapshots.
-        current = query.component not in self.real_time or query is self._queries[query.component]
         out: list[OutRecord] = []
         for index in sorted(by_executor):
             executor = self._executor(query, index)
-            if current and executor.snapshot_due(query.batch_id):
+            if self._snapshot_due(query, executor):
                 self._save(executor, query.batch_id)
             out += expand_records(executor.handle(query.batch_id, by_executor[index], report=report))
         return out
+
+    def _snapshot_due(self, query: SimulatedQuery, executor: Executor) -> bool:
+        return executor.snapshot_due(query.batch_id)
 
     @staticmethod
     def _save(executor: Executor, batch_id: int) -> None:
@@ -287,40 +255,21 @@ class SimulatedTopology:
         except Exception as error:  # does not disturb the batch, as if it happened in a forked copy of the process
             executor.snapshots_failed(due, str(error))
 
-    def _commit(self, query: _Query, ranges: dict[tuple[str, int], tuple[int, int]]) -> None:
+    def _commit(self, query: SimulatedQuery, ranges: dict[tuple[str, int], tuple[int, int]]) -> None:
         for key, (_, stop) in ranges.items():
             query.positions[key] = stop
         query.batch_id += 1
 
-    def _run_batch(self, query: _Query) -> None:
+    def _run_batch(self, query: SimulatedQuery) -> None:
         ranges = self._available(query)
         for record in self._handle(query, self._batch_records(ranges)):
             self.log.write(record)
         self._commit(query, ranges)
 
-    # -- faults -----------------------------------------------------------------------------------
-
-    def _strikes(self, name: str) -> bool:
-        if self._random.random() >= getattr(self.faults, name):
-            return False
-        self._count(name)
-        return True
-
-    def _count(self, name: str) -> None:
-        self.fault_counts[name] = self.fault_counts.get(name, 0) + 1
-
-    def _restart(self, query: _Query) -> None:
+    def _restart(self, query: SimulatedQuery) -> None:
         """Restart a query, as after a crash: with new processes, and positions from the snapshots."""
         query.executors.clear()
         query.term = self._term
-        if self._random is not None:
-            for task in self.plan.component_tasks(query.component):
-                versions = self.store.versions(task)
-                if len(versions) > 1 and self._strikes("damaged"):
-                    name = self.store._name(task, "snapshot", versions[-1])
-                    data, self.store.files[name] = self.store.files[name], self.store.files[name][:-1]
-                    if self.store.load(task) is None:  # all others were damaged before
-                        self.store.files[name] = data
         query.positions = start_positions(self.plan, query.component, self.store)
         self.store.problems.clear()
         self._external_positions(query)
@@ -332,128 +281,6 @@ class SimulatedTopology:
         for query in self._queries.values():
             self._restart(query)
 
-    def write_late(self) -> None:
-        """Write, perhaps, the records that ended processes have left on their way."""
-        if self._late and self._random.random() < 0.1:
-            for record in self._late:
-                self._write_stale(record, late=True)
-            self._late = []
-
-    def _lose_executors(self, query: _Query) -> None:
-        for index in list(query.executors):
-            if self._random.random() < 0.7:
-                del query.executors[index]
-
-    def _perhaps_restart(self, query: _Query) -> None:
-        """Let the driver die, or the query restart, or neither."""
-        if self._strikes("all_restarted"):
-            self.restart_all()
-        elif self._strikes("restarted"):
-            self._restart(query)
-
-    def _perhaps_save(self, query: _Query) -> None:
-        """Take snapshots, perhaps, besides those that are due by time, and drop what is no longer needed then."""
-        if self._strikes("snapshot"):
-            for executor in query.executors.values():
-                self._save(executor, query.batch_id)
-            self.drop_old_records()
-
-    # -- second owners ----------------------------------------------------------------------------
-
-    def _other_owners(self, query: _Query) -> list[Callable[[], None]]:
-        """Replace the query, perhaps; return what runs the next batch of the one that was replaced, if there is one."""
-        if query.stale is None and self._strikes("second_owner"):
-            self._leave_behind(query)
-        return [] if query.stale is None else [lambda: self._run_stale(query)]
-
-    def _run_among(self, others: list[Callable[[], None]], steps: list[Callable[[], list[OutRecord]]]) -> list[OutRecord] | None:
-        """Run the steps of a batch, while other owners may run before, between and after them, and before each journal entry.
-
-        :returns: what the steps release; None if another owner has written the next journal entry.
-        """
-        out: list[OutRecord] = []
-        try:
-            for step in steps:
-                self._let_run(others, 0.3)
-                self.store.in_between = lambda: self._let_run(others, 0.3)
-                out += step()
-            self._let_run(others, 0.5)
-        except JournalTakenError:
-            self._count("journal_taken")
-            return None
-        finally:
-            self.store.in_between = None
-        return out
-
-    def _leave_behind(self, query: _Query) -> None:
-        """Replace a query, and keep the old one running as a stale one."""
-        query.stale = _Query(query.component, dict(query.positions), query.batch_id, query.term, query.executors)
-        query.executors = {}
-
-    def _write(self, record: OutRecord) -> None:
-        """Write a record.
-
-        :raises RuntimeError: another record with the same id was written to an external topic.
-        """
-        if (mark := dict(record.headers or ()).get("record-id")) is not None:
-            if self._left.setdefault((record.topic, mark), record.value) != record.value:
-                msg = (
-                    f"two records of topic {record.topic} have the id {mark.decode()} (seed {self.seed}): {self._left[record.topic, mark]!r}, {record.value!r}"
-                )
-                raise RuntimeError(msg)
-        self.log.write(record)
-
-    def _write_stale(self, record: OutRecord, *, late: bool = False) -> None:
-        """Write a record of a stale owner, unless it repeats a record of an external topic.
-
-        Readers would drop repetitions by their ids. But tests read the last occurrence of a record, because a failed sink may have written later records
-        without earlier ones.
-        """
-        mark = dict(record.headers or ()).get("record-id")
-        if mark is None or not (late or (record.topic, mark) in self._left):
-            self._write(record)
-        elif self._left.get((record.topic, mark), record.value) != record.value:
-            self._write(record)  # raises
-
-    def _let_run(self, others: list[Callable[[], None]], chance: float) -> None:
-        if others and self._random.random() < chance:
-            self._random.choice(others)()
-
-    def _run_stale(self, query: _Query) -> None:
-        """Run the next batch of the stale query, or let it end."""
-        rng, stale = self._random, query.stale
-        if stale is None:
-            return
-        if rng.random() < 0.1:
-            self._late += [record for record in stale.unwritten if rng.random() < 0.5]
-            query.stale = None
-            return
-        for record in stale.unwritten:
-            self._write_stale(record)
-        stale.unwritten = []
-        ranges = self._cut(stale)
-        try:
-            records = self._batch_records(ranges)
-        except LostInputError:  # its successor is ahead of it
-            query.stale = None
-            return
-        try:
-            stale.unwritten = self._handle(stale, records, report=False)  # its successor waits until it reports no more
-            self._commit(stale, ranges)
-            self._count("stale_batches")
-        except JournalTakenError:
-            self._count("journal_taken")
-            stale.executors.clear()
-        except FencedError:
-            self._count("fenced")
-            query.stale = None
-
-    def _cut(self, query: _Query) -> dict[tuple[str, int], tuple[int, int]]:
-        """Return the ranges of a batch: all or a part of the available records."""
-        rng = self._random
-        ranges = {key: (start, rng.randint(start, end) if rng.random() < 0.5 else end) for key, (start, end) in self._available(query).items()}
-        return {key: r for key, r in ranges.items() if r[1] > r[0]}
-
     # -- looking inside ---------------------------------------------------------------------------
 
     def components(self, component: str) -> list[Any]:
@@ -461,15 +288,17 @@ class SimulatedTopology:
         query = self._queries[component]
         instances = []
         for index in range(self.plan.num_executors(component)):
-            if self._random is not None and self.plan.spec(component).is_spout:
-                query.executors.pop(index, None)  # another process may have run the last batches
-            executor = self._executor(query, index)
+            executor = self._last_executor(query, index)
             if not self.plan.spec(component).is_spout:  # a new executor catches up only with its next batch
                 for task in executor.tasks:
                     if task.version != (position := query.positions[task.inbox, task.index]):
                         executor.bring_to(task.id, position)
             instances += [task.component for task in executor.tasks]
         return instances
+
+    def _last_executor(self, query: SimulatedQuery, index: int) -> Executor:
+        """Return an executor that knows what the last batches did."""
+        return self._executor(query, index)
 
     def dead_letters(self) -> list[InRecord]:
         """Return all dead letters so far."""

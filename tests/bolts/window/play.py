@@ -13,8 +13,8 @@ from dskype.spouts.columns import csr_to_lists, lists_to_csr
 from dskype.topology import Fields, Spout, TopologyBuilder
 from dskype.topology.components import BatchBolt
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import SimulatedTopology
 from dskype.topology.simulated.faults import Faults
+from dskype.topology.simulated.faulty import simulate
 from dskype.topology.simulated.log import MemoryLog
 from tests import naive_where
 
@@ -172,7 +172,7 @@ class Play:
         conf = {**CONF, "dskype.window.messages" if kind == "count" else "dskype.window.span.ms": extent}
         self.time_ms = 1_000_000
         plan = TopologyPlan.build("t", "t-1-0", conf, builder.create_topology())
-        self.simulated = SimulatedTopology(plan, MemoryLog(lambda: self.time_ms), lambda: self.time_ms, seed=seed, faults=faults)
+        self.simulated = simulate(plan, MemoryLog(lambda: self.time_ms), lambda: self.time_ms, seed=seed, faults=faults)
         self.simulated.activate()
         for _ in range(2 * N):
             self.simulated.tick_clock()

@@ -12,8 +12,8 @@ from dskype.topology import Bolt, Fields, Spout, TopologyBuilder, TopologyError
 from dskype.topology.core.frames import encode_data, encode_segment
 from dskype.topology.local import LocalCluster
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import SimulatedTopology
 from dskype.topology.simulated.faults import Faults
+from dskype.topology.simulated.faulty import simulate
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.testing import FixedTupleSpout, TestWordCounter
 
@@ -370,7 +370,7 @@ def test_stray_garbage_changes_nothing_under_faults_either(seed):
         conf |= {"topology.emulator.snapshot.interval.ms": 300, "topology.emulator.frame.max.tuples": 2}
         plan = TopologyPlan.build("t", "t-1-0", conf, topology)
         log = MemoryLog(lambda: now[0])
-        sim = SimulatedTopology(plan, log, lambda: now[0], seed=seed, faults=faults)
+        sim = simulate(plan, log, lambda: now[0], seed=seed, faults=faults)
         sim.activate()
         for step in range(30):
             if step in (0, 1, 2, 5):

@@ -8,7 +8,7 @@ import pytest
 from dskype.topology import Bolt, Fields, KafkaSpout, TopologyBuilder
 from dskype.topology.core.frames import encode_control
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import SimulatedTopology
+from dskype.topology.simulated.faulty import simulate
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.windows import Duration
 
@@ -22,7 +22,7 @@ class Run:
         self.now_ms, self.set_by_ms = 1_000_000_000, 0
         self.log = MemoryLog(lambda: self.now_ms + self.set_by_ms)
         plan = TopologyPlan.build("t", "t-1-0", conf or {}, topology)
-        self.sim = SimulatedTopology(plan, self.log, lambda: self.now_ms, seed=seed)
+        self.sim = simulate(plan, self.log, lambda: self.now_ms, seed=seed)
         self.sim.activate()
 
     def go(self, ms):

@@ -11,8 +11,8 @@ from dskype.topology.core import kafka_spout as spouts
 from dskype.topology.core.loss import DataLossError
 from dskype.topology.local import LocalCluster
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import SimulatedTopology
 from dskype.topology.simulated.faults import Faults
+from dskype.topology.simulated.faulty import simulate
 from dskype.topology.simulated.log import MemoryLog
 
 from .storm_helpers import Run
@@ -210,7 +210,7 @@ def test_every_record_is_emitted_once_or_counted_whatever_crashes(seed):
     log = MemoryLog(lambda: time_ms[0])
     conf = {**SLOW, **SKIP, "topology.emulator.transport": TRANSPORTS[seed % 2]}
     plan = TopologyPlan.build("t", "t-1-0", conf, topology(rng.choice((Numbers, Batches))(), KeepAlways()))
-    sim = SimulatedTopology(
+    sim = simulate(
         plan,
         log,
         lambda: time_ms[0],

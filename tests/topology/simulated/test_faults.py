@@ -12,8 +12,8 @@ import pytest
 
 from dskype.topology.core.clock import TopologyClock  # noqa: F401 - parts of the engine are under test
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import SimulatedTopology
 from dskype.topology.simulated.faults import Faults
+from dskype.topology.simulated.faulty import simulate
 from dskype.topology.simulated.log import MemoryLog
 
 from .fault_topologies import OUT, TOPOLOGIES, N
@@ -31,7 +31,7 @@ def run(name, seed=None, faults=Faults(), transport="micro-batch"):
     time_ms = [1_000_000]
     plan = TopologyPlan.build("t", "t-1-0", conf, topology)
     log = MemoryLog(lambda: time_ms[0])
-    sim = SimulatedTopology(plan, log, lambda: time_ms[0], seed=seed, faults=faults)
+    sim = simulate(plan, log, lambda: time_ms[0], seed=seed, faults=faults)
     sim.activate()
     for _ in range(30):
         sim.tick_clock()

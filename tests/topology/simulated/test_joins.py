@@ -9,8 +9,8 @@ from dskype.topology import Fields, IllegalArgumentException, InvalidTopologyExc
 from dskype.topology.flux import load
 from dskype.topology.joins import JoinBolt, Selector
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import SimulatedTopology
 from dskype.topology.simulated.faults import Faults
+from dskype.topology.simulated.faulty import simulate
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.windows import Count, Duration
 
@@ -190,7 +190,7 @@ def test_windows_of_a_join_are_those_of_nested_loops_whatever_fails(seed):
     builder.set_bolt("keep", Remember()).shuffle_grouping("join")
     now = [1_000_000]
     plan = TopologyPlan.build("t", "t-1-0", {"topology.emulator.snapshot.interval.ms": 200}, builder.create_topology())
-    sim = SimulatedTopology(plan, MemoryLog(lambda: now[0]), lambda: now[0], seed=seed, faults=Faults.heavy())
+    sim = simulate(plan, MemoryLog(lambda: now[0]), lambda: now[0], seed=seed, faults=Faults.heavy())
     sim.activate()
     for _ in range(30):
         sim.tick_clock()

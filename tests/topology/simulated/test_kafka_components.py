@@ -9,8 +9,8 @@ from dskype.topology import Bolt, DeadLetter, Fields, IllegalArgumentException, 
 from dskype.topology.config import TRANSPORTS
 from dskype.topology.local import LocalCluster
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import SimulatedTopology
 from dskype.topology.simulated.faults import Faults
+from dskype.topology.simulated.faulty import simulate
 from dskype.topology.simulated.log import MemoryLog
 
 from .storm_helpers import Keep, Run, Script
@@ -111,7 +111,7 @@ def test_a_spout_with_state_gives_the_same_after_crashes(seed):
     log = MemoryLog(lambda: time_ms[0])
     conf = {"topology.acker.executors": 0, "topology.emulator.transport": TRANSPORTS[seed % 2]}
     plan = TopologyPlan.build("t", "t-1-0", conf, topology(Sums("n"), KeepAlways()))
-    sim = SimulatedTopology(plan, log, lambda: time_ms[0], seed=seed, faults=Faults.heavy())
+    sim = simulate(plan, log, lambda: time_ms[0], seed=seed, faults=Faults.heavy())
     sim.activate()
     for number in range(40):
         log.append("n", 0, None, json.dumps(number).encode())
@@ -476,7 +476,7 @@ def test_every_record_is_written_exactly_once_by_id_under_faults(seed):
     plan = TopologyPlan.build("t", "t-1-0", conf, builder.create_topology())
     log = MemoryLog(lambda: now[0])
     log.append("in", 0, None, b"old")
-    sim = SimulatedTopology(plan, log, lambda: now[0], seed=seed, faults=Faults.heavy())
+    sim = simulate(plan, log, lambda: now[0], seed=seed, faults=Faults.heavy())
     sim.activate()
     for step in range(40):
         if step in (1, 3):  # then there are no further records, on which waiting ones must not depend

@@ -9,8 +9,8 @@ from dskype.topology.core.shared_log import SharedLog
 from dskype.topology.events import EventInfo, EventLogger
 from dskype.topology.metrics_consumers import MetricsConsumer
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import SimulatedTopology
 from dskype.topology.simulated.faults import Faults
+from dskype.topology.simulated.faulty import simulate
 from dskype.topology.simulated.log import MemoryLog
 
 from .storm_helpers import Keep, fed, running
@@ -194,7 +194,7 @@ def test_the_sample_is_the_same_whatever_fails(seen, seed):
         conf = {**LOGGED, Config.TOPOLOGY_EVENT_LOGGER_REGISTER: [{"class": f"{__name__}.Mark"}], "topology.emulator.snapshot.interval.ms": 200}
         now = [1_000_000]
         plan = TopologyPlan.build("t", "t-1-0", conf, chain(Numbers()).create_topology())
-        sim = SimulatedTopology(plan, MemoryLog(lambda now=now: now[0]), lambda now=now: now[0], seed=seed, faults=faults)
+        sim = simulate(plan, MemoryLog(lambda now=now: now[0]), lambda now=now: now[0], seed=seed, faults=faults)
         sim.activate()
         sim.debug({"twice": 20.0})
         for _ in range(40):

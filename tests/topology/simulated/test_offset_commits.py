@@ -6,8 +6,8 @@ from dskype.topology import Bolt, Fields, KafkaSpout, TopologyBuilder
 from dskype.topology.config import TRANSPORTS
 from dskype.topology.local import LocalCluster
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import SimulatedTopology
 from dskype.topology.simulated.faults import Faults
+from dskype.topology.simulated.faulty import simulate
 from dskype.topology.simulated.log import MemoryLog
 
 from .storm_helpers import Keep, Run, Script
@@ -184,7 +184,7 @@ def test_a_crash_at_any_moment_loses_no_record_for_the_next_topology(seed):
     for life in range(3):
         spout = KafkaSpout("in", first_poll_strategy=UNCOMMITTED[seed // 2 % 2] if life else "EARLIEST", offset_commit_period_ms=100)
         plan = TopologyPlan.build("t", f"t-{life}-0", conf, topology(spout, bolt=Moody()))
-        sim = SimulatedTopology(plan, log, lambda: now[0], seed=seed, faults=Faults.heavy())
+        sim = simulate(plan, log, lambda: now[0], seed=seed, faults=Faults.heavy())
         for number in range(12):
             log.append("in", 0, None, b"%d" % number)
             if number % 3 == seed % 3:

@@ -10,8 +10,8 @@ from dskype.topology import BasicBolt, BatchBolt, Fields, TopologyBuilder
 from dskype.topology.core import poison
 from dskype.topology.core.values import unpack_state
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import SimulatedTopology
 from dskype.topology.simulated.faults import Faults
+from dskype.topology.simulated.faulty import simulate
 from dskype.topology.simulated.log import MemoryLog
 
 from .fault_topologies import N, NumberSpout, Recorder
@@ -105,7 +105,7 @@ def run(which, tracked, seed=None, faults=Faults()):
     time_ms = [1_000_000]
     plan = TopologyPlan.build("t", "t-1-0", conf, builder.create_topology())
     log = MemoryLog(lambda: time_ms[0])
-    sim = SimulatedTopology(plan, log, lambda: time_ms[0], seed=seed, faults=faults)
+    sim = simulate(plan, log, lambda: time_ms[0], seed=seed, faults=faults)
     sim.activate()
     for _ in range(20):
         sim.tick_clock()

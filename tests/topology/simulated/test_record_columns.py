@@ -6,8 +6,8 @@ import pytest
 from dskype.topology import BatchBolt, TopologyBuilder
 from dskype.topology.local import LocalCluster
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import SimulatedTopology
 from dskype.topology.simulated.faults import Faults
+from dskype.topology.simulated.faulty import simulate
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.testing import FixedTupleSpout
 
@@ -57,7 +57,7 @@ def test_repetitions_have_the_same_number(seed):
     time_ms = [0]
     log = MemoryLog(lambda: time_ms[0])
     plan = TopologyPlan.build("t", "t-1-0", {"topology.acker.executors": 0}, topology())
-    sim = SimulatedTopology(plan, log, lambda: time_ms[0], seed=seed, faults=Faults.heavy())
+    sim = simulate(plan, log, lambda: time_ms[0], seed=seed, faults=Faults.heavy())
     sim.activate()
     for _ in range(10):
         time_ms[0] += 200

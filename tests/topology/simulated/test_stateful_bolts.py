@@ -6,8 +6,8 @@ import pytest
 
 from dskype.topology import IllegalArgumentException, InvalidTopologyException, Spout, TopologyBuilder
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import SimulatedTopology
 from dskype.topology.simulated.faults import Faults
+from dskype.topology.simulated.faulty import simulate
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.states import KeyValueState, StatefulBolt, StatefulWindowedBolt
 from dskype.topology.windows import Count, Duration
@@ -96,7 +96,7 @@ def played(bolt, seed):
     builder.set_bolt("sink", Remember()).global_grouping("bolt")
     now = [1_000_000]
     plan = TopologyPlan.build("t", "t-1-0", {"topology.emulator.snapshot.interval.ms": 200}, builder.create_topology())
-    sim = SimulatedTopology(plan, MemoryLog(lambda: now[0]), lambda: now[0], seed=seed, faults=Faults() if seed is None else Faults.heavy())
+    sim = simulate(plan, MemoryLog(lambda: now[0]), lambda: now[0], seed=seed, faults=Faults() if seed is None else Faults.heavy())
     sim.activate()
     for _ in range(60):
         sim.tick_clock()

@@ -9,8 +9,8 @@ from dskype.topology import Bolt, Fields, IllegalArgumentException, Spout, Topol
 from dskype.topology.core.executor import Executor, Owner
 from dskype.topology.core.snapshots import MemorySnapshotStore
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.simulated.engine import SimulatedTopology
 from dskype.topology.simulated.faults import Faults
+from dskype.topology.simulated.faulty import simulate
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.windows import Count, Duration, WindowedBolt
 
@@ -221,7 +221,7 @@ def run(form, seed=None, faults=Faults()):
     now = [1_000_000]
     plan = TopologyPlan.build("t", "t-1-0", CONF, builder.create_topology())
     log = MemoryLog(lambda: now[0])
-    sim = SimulatedTopology(plan, log, lambda: now[0], seed=seed, faults=faults)
+    sim = simulate(plan, log, lambda: now[0], seed=seed, faults=faults)
     sim.activate()
     for _ in range(60):
         sim.tick_clock()
@@ -331,7 +331,7 @@ def test_what_prepare_emits_is_emitted_once_although_crashes_prepare_again(seed)
     now = [1_000_000]
     plan = TopologyPlan.build("t", "t-1-0", {"topology.emulator.snapshot.interval.ms": 200}, builder.create_topology())
     log = MemoryLog(lambda: now[0])
-    sim = SimulatedTopology(plan, log, lambda: now[0], seed=seed, faults=Faults() if seed is None else Faults.heavy())
+    sim = simulate(plan, log, lambda: now[0], seed=seed, faults=Faults() if seed is None else Faults.heavy())
     sim.activate()
     for _ in range(40):
         sim.tick_clock()
