@@ -15,6 +15,8 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from tests import tiers
 
+pytestmark = pytest.mark.product(schedules=True)  # runs pytest
+
 ROOT = Path(__file__).parents[1]
 
 CONFTEST = """

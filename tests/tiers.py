@@ -26,7 +26,7 @@ __all__ = ["TIERS", "Times", "groups_file", "in_order", "is_on_the_machine", "sc
 
 TIERS = {
     "fast": "the code, on simulated topologies: no Spark, no broker",
-    "product": "what users run: Spark, Kafka, containers, browsers, and many seeded schedules",
+    "product": "what users run: Spark, Kafka, containers, browsers, other programs, and many seeded schedules",
     "lab": "the laboratory: what papers are compared with, their experiments, other instruction sets",
 }
 """Tier -> what it protects."""

@@ -16,6 +16,8 @@ import pytest
 from dskype.deploy.machine import processes
 from tests.topology.runtime.helpers import alive, descendants, wait_for
 
+pytestmark = pytest.mark.product(schedules=True)  # starts processes
+
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(p for folder in ("topology", "spouts", "distribution", "bolts", "deploy") for p in (ROOT / folder).rglob("*.py"))
 PLANTED = ("argparse", "json", "msgpack", "multiprocessing", "numpy", "pandas", "pyspark", "selectors", "traceback", "yaml")

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.product(schedules=True)  # compiles
+
 PACKAGE = "dskype.bolts"  # of kernels that this test writes
 
 STEPS = """
