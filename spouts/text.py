@@ -237,14 +237,15 @@ def _token_finder() -> Callable[[str], list[str]]:
     """Return the function that finds the tokens in a folded text.
 
     ``re`` tests the basic plane with one bitmap, but the ranges beyond it one by one. The lookahead avoids that at each separator.
+    Python before 3.11.5 takes too much where the last try of a possessive repetition fails half-way; with nothing as a last resort, no try fails.
     """
 
     def either(categories: frozenset[str], repeated: str) -> str:
         belongs = _of_category(categories)
         beyond = _character_class(range(0x10000, 0x40000), belongs)  # other planes have no letters
-        return f"(?:[{_character_class(range(0x10000), belongs)}]{repeated}|(?=[\U00010000-\U0010ffff])[{beyond}])"
+        return f"[{_character_class(range(0x10000), belongs)}]{repeated}|(?=[\U00010000-\U0010ffff])[{beyond}]"
 
-    return re.compile(f"{either(_BEGIN, '')}{either(_CONTINUE, '++')}*+").findall
+    return re.compile(f"(?:{either(_BEGIN, '')})(?:{either(_CONTINUE, '++')}|)*+").findall
 
 
 def _character_class(points: Sequence[int], belongs: Callable[[int], bool]) -> str:
