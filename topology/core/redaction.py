@@ -84,18 +84,19 @@ _PEM_END = re.compile(r"-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----")
 _PEM = re.compile(rf"({_PEM_BEGIN.pattern}).*?({_PEM_END.pattern}|\Z)", re.S)
 _PEM_LINE = re.compile(r"[ \t]*(?:[A-Za-z0-9+/=]*|[A-Za-z-]+: [^\n]*)\s*")
 
-_BLANKS = r"(?:[^\S\n]*+(?:\x1b\[[\d;]{0,16}m[^\S\n]*+){0,4}+)"
+# Python before 3.11.5 takes too much where the last try of a possessive group fails half-way: so nothing is the last alternative in each of them.
+_BLANKS = r"(?:[^\S\n]*+(?:\x1b\[[\d;]{0,16}m[^\S\n]*+|){0,4}+)"
 """Blanks within a line, and changes of colour."""
 _CDATA = r"(?:<!\[CDATA\[|(?=[^<]))"
 _FORMS = (
     # key = value, "key": value, conf['key']['part'] = value, key[0] = value, key -> value, a tab, and keys with a space: "api key: value"
     re.compile(
-        r"(?:\x1b\[[\d;]*+m|\\u0022|(?=[?&])|(?<![\w.-]))([?&]?[\w.-]++(?:[ ]key\b)?+)(?:\\*[\"'`]|\\+u0022|&quot;|&\#34;)?+\]?+(?:\[[^\]\n]{0,64}\]){0,4}+"
+        r"(?:\x1b\[[\d;]*+m|\\u0022|(?=[?&])|(?<![\w.-]))([?&]?[\w.-]++(?:[ ]key\b|)?+)(?:\\*[\"'`]|\\+u0022|&quot;|&\#34;|)?+\]?+(?:\[[^\]\n]{0,64}\]|){0,4}+"
         rf"(?:{_BLANKS}(?::=|={{1,2}}>?|->|(?<=-)>|::?(?!//)|%3[ad])|[ ]*+\t){_BLANKS}",
         re.I,
     ),
     # --key value, '--key', 'value', and -key value
-    re.compile(rf"(?<![\w.-])(--?+[\w.-]++)(?:\\*[\"'],)?+(?=\s|\x1b){_BLANKS}"),
+    re.compile(rf"(?<![\w.-])(--?+[\w.-]++)(?:\\*[\"'],|)?+(?=\s|\x1b){_BLANKS}"),
     # ('key', value), and ["key", value] of two
     re.compile(rf"\(\s*+b?\\*[\"']([\w.-]++)\\*[\"']{_BLANKS},{_BLANKS}"),
     re.compile(rf"\[\s*+b?\\*[\"']([\w.-]++)\\*[\"']{_BLANKS},{_BLANKS}(?=b?\\*[\"']?[^\"',\[\]\n]{{1,256}}[\"']?\s*\])"),
@@ -117,7 +118,7 @@ _COMMANDS = re.compile(
     r"|(\b(?:sshpass\b[\"', ]{1,8}-p|redis-cli\b[^\n]{0,128}?[ \"']-a)[\"', ]{0,8})[^\s\"']++"
 )
 """Programs whose options for secrets have no names: the last part of a match is secret. The first needs ``curl`` somewhere."""
-_SQL = re.compile(r"(\b(?:identified[ ]by|(?:encrypted|with|(?:role|user)[ ][^\s;]{1,64})[ ]password)[ ]{1,8}')(?:[^'\n]|'')++", re.I)
+_SQL = re.compile(r"(\b(?:identified[ ]by|(?:encrypted|with|(?:role|user)[ ][^\s;]{1,64})[ ]password)[ ]{1,8}')(?:[^'\n]|'')(?:[^'\n]|''|)*+", re.I)
 _NOTHING = re.compile(r"(?:true|false|none|null)(?=[\s,;:.)}\]]|$)", re.I)
 """Values that are no secret: none at all, and truth values."""
 _PORT = re.compile(r"https?://[^\s/?#@:]*:\d{1,5}[/?#]", re.I)
@@ -129,16 +130,12 @@ _INDENT = 64
 _CREDENTIALS = re.compile(r"(?:digest|oauth|hawk|signature|aws4-hmac-sha256)[ \t][^\n]*+|[^\n\"'}\])]++", re.I)
 _QUOTE = re.compile(r"[bru]{0,2}(?=\\*[\"'])", re.I)
 _OPENING = re.compile(r"\\*(?:\"\"\"|'''|\"|')")
-_PLAIN_QUOTED = {quote: re.compile(rf"(?:[^{quote}\\\n]|\\.)*+{quote}") for quote in "\"'"}
+_PLAIN_QUOTED = {quote: re.compile(rf"(?:[^{quote}\\\n]|\\.|)*+{quote}") for quote in "\"'"}
 _GOES_ON = re.compile(rf"{_BLANKS}\+?{_BLANKS}[bru]{{0,2}}(\"|')(?!-)", re.I)
-_BRACKETS = re.compile(r"[\[\](){}]|\"(?:[^\"\\\n]|\\.)*+\"|'(?:[^'\\\n]|\\.)*+'")
-_UNQUOTED = re.compile(
-    r"(?:(?:bearer|basic|digest|negotiate|token)[ \t]++)?"
-    r"(?:[^\s\"',;&|.)\]}>]"
-    r"|[\"'.)\]}>](?![\"'`,;:.)\]}>]{0,8}+(?:\s|$)|[\"',;)\]}&])"
-    r"|[,;&|](?![\s\"']|$|[\w.-]{1,64}[=:]))++",
-    re.I,
-)
+_BRACKETS = re.compile(r"[\[\](){}]|\"(?:[^\"\\\n]|\\.|)*+\"|'(?:[^'\\\n]|\\.|)*+'")
+_SIGN = r"[^\s\"',;&|.)\]}>]|[\"'.)\]}>](?![\"'`,;:.)\]}>]{0,8}+(?:\s|$)|[\"',;)\]}&])|[,;&|](?![\s\"']|$|[\w.-]{1,64}[=:])"
+"""A character within a value without quotes, and not at its end."""
+_UNQUOTED = re.compile(rf"(?:(?:bearer|basic|digest|negotiate|token)[ \t]++)?(?:{_SIGN})(?:{_SIGN}|)*+", re.I)
 
 
 def is_secret(key: object) -> bool:
@@ -249,7 +246,7 @@ def _value(text: str, found: re.Match[str], nested: bool) -> tuple[int, int, boo
         opening = _OPENING.match(text, prefix.end())
         assert opening is not None, "the prefix ends before a quote"
         begin = opening.end()
-        closing = _PLAIN_QUOTED.get(opening[0]) or re.compile(rf"(?:(?!(?<!\\){re.escape(opening[0])}).)*+{re.escape(opening[0])}")
+        closing = _PLAIN_QUOTED.get(opening[0]) or re.compile(rf"(?:(?!(?<!\\){re.escape(opening[0])}).|)*+{re.escape(opening[0])}")
         if (whole := closing.match(text, begin)) is not None:
             while text[whole.end() - 2] == "\\" and text[whole.end() : whole.end() + 1].isalnum() and (more := closing.match(text, whole.end())) is not None:
                 whole = more  # JSON within a repr doubles the backslash of a quote
