@@ -136,7 +136,7 @@ def test_events_are_shown_newest_first_as_text_and_since_when(browser, served):
     browser.open(f"{server.url}topology.html?id={ID}")
     (error,) = [row for row in browser.rows("#events") if row["Kind"] == "error"]
     assert error["Component"] == "count" and error["Why"].startswith("ValueError: <img src=x onerror=alert(1)> password=***")
-    assert browser.text("#events").rstrip().endswith("reports of the ten minutes before say.") and "Watched since 20" in browser.text("#events")
+    assert browser.text("#events").rstrip().endswith("only from reports of the ten minutes before.") and "Watched since 20" in browser.text("#events")
     source.send({"name": "words", "event": "INACTIVATE"})
     browser.wait("document.querySelector('#events tbody tr').innerText.includes('INACTIVE, was ACTIVE')")
     row = browser.run("return (window.kept = document.querySelector('#events tbody tr')).innerText")

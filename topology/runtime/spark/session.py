@@ -184,6 +184,12 @@ def scratch_of(log_file: Path) -> Path:
     return log_file.absolute().parent / "jvm"
 
 
+def _make_scratch(log_file: Path) -> None:
+    """Make that folder, without what a JVM that was killed has left. Such a JVM may still be writing while it ends."""
+    shutil.rmtree(scratch_of(log_file), ignore_errors=True)
+    scratch_of(log_file).mkdir(parents=True, mode=0o700, exist_ok=True)
+
+
 def start_session(
     *,
     master: str | None,
@@ -203,8 +209,7 @@ def start_session(
     if SparkSession.getActiveSession() is not None:
         msg = "Spark already runs in this process; hint: use one cluster at a time, and shut it down before the next"
         raise RuntimeError(msg)
-    shutil.rmtree(scratch_of(log_file), ignore_errors=True)  # a JVM that was killed removed nothing
-    scratch_of(log_file).mkdir(parents=True, mode=0o700)
+    _make_scratch(log_file)
     url = f"local[{_LOCAL_SLOTS},4]" if master in (None, "local[*]", "local") else master
     try:
         with _log_handle(log_file) as handle, ThreadPoolExecutor(1, "dskype-jvm") as beside:

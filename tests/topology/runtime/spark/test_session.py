@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from dskype.topology.runtime.spark import session
 from dskype.topology.runtime.spark.component_query import ComponentQuery
 from dskype.topology.runtime.spark.session import spark_settings
 
@@ -52,3 +55,26 @@ def test_components_with_similar_names_have_checkpoints_of_their_own(tmp_path):
     context = SimpleNamespace(scratch=tmp_path, epoch=7)
     checkpoints = {ComponentQuery(context, name, {}, real_time=True)._checkpoint for name in names}
     assert len(checkpoints) == len(names) and {checkpoint.parent for checkpoint in checkpoints} == {tmp_path / "7"}
+
+
+def test_a_jvm_that_still_writes_while_it_ends_is_no_reason_not_to_start(tmp_path):
+    log, over = tmp_path / "logs" / "spark.log", threading.Event()
+    left = session.scratch_of(log) / "local"
+
+    def write():
+        while not over.is_set():
+            with contextlib.suppress(OSError):
+                left.mkdir(parents=True, exist_ok=True)
+                (left / "block").touch()
+
+    dying = threading.Thread(target=write)
+    dying.start()
+    try:
+        for _ in range(300):
+            session._make_scratch(log)
+            assert session.scratch_of(log).is_dir()
+    finally:
+        over.set()
+        dying.join()
+    session._make_scratch(log)
+    assert list(session.scratch_of(log).iterdir()) == []
