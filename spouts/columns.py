@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -83,16 +82,7 @@ def csr_to_lists(offsets: np.ndarray, values: np.ndarray) -> pa.ListArray:
             raise IllegalArgumentException(
                 "A column of lists has too many values.", given=int(offsets[-1]), legal=f"at most {_MOST_VALUES}", hint="emit fewer tuples at once"
             )
-    kind, number = _list_types(values.dtype)
-    numbers = pa.Array.from_buffers(number, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))], 0)
-    return pa.Array.from_buffers(kind, len(offsets) - 1, [None, pa.py_buffer(np.ascontiguousarray(offsets, np.int32))], 0, children=[numbers])
-
-
-@cache
-def _list_types(dtype: np.dtype) -> tuple[pa.ListType, pa.DataType]:
-    """Return the type of lists of such numbers, and of the numbers. From these and buffers, arrays are made in half the time that ``pa.array`` takes."""
-    number = pa.from_numpy_dtype(dtype)
-    return pa.list_(number), number
+    return pa.ListArray.from_arrays(pa.array(np.asarray(offsets, np.int32)), pa.array(values))
 
 
 def to_strings(column: Any) -> pa.StringArray:
