@@ -172,7 +172,7 @@ class LanguageAnalyzer(Tokenizer):
     def _describe(self) -> str:
         about: dict[str, Any] = {}
         if self.language:
-            about |= {"language": self.language, "stemmer": f"PyStemmer {_stemmer_version()}"}
+            about |= {"language": self.language, "stemmer": f"PyStemmer {version('PyStemmer')}"}
         if self.stop_words:
             about["stop"] = _digest(sorted(self.stop_words))
         if self.fold_accents:
@@ -182,11 +182,6 @@ class LanguageAnalyzer(Tokenizer):
         if self.segmenter:
             about |= {"segmenter": self.segmenter, "dictionary": library_of(self.segmenter)}
         return json.dumps(about)
-
-
-@cache  # it is looked for on the disk, and each task makes analyzers
-def _stemmer_version() -> str:
-    return version("PyStemmer")
 
 
 @final
