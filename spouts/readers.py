@@ -44,7 +44,7 @@ _FEATURES = re.compile(
     rb'(?:\xef\xbb\xbf)?\s*\{(?:(?=%b"FeatureCollection")%b"features"\s*:\s*(?=\[)|%b"features"\s*:\s*(?=\[\s*\{[^{}]*"(?:Feature|geometry)"))'
     % (_BEFORE, _BEFORE, _BEFORE)
 )
-"""The begin of a GeoJSON FeatureCollection; of lists, only a bounding box may be before its features. Its type may be behind them, where members are sorted; then the first feature tells."""
+"""The begin of a GeoJSON FeatureCollection; of lists, only a bounding box may be before its features. If members are sorted, its type follows the features; then the first feature identifies it."""
 
 Numbered = tuple[int, "bytes | dict[str, Any] | RecordError"]
 """Number of the line from 1, or of the record where records are no lines; JSON, or a record, or why there is none."""

@@ -237,7 +237,7 @@ def _token_finder() -> Callable[[str], list[str]]:
     """Return the function that finds the tokens in a folded text.
 
     ``re`` tests the basic plane with one bitmap, but the ranges beyond it one by one. The lookahead avoids that at each separator.
-    Python before 3.11.5 takes too much where the last try of a possessive repetition fails half-way; with nothing as a last resort, no try fails.
+    Before 3.11.5, Python consumes too much if the last attempt at a possessive group fails midway. The empty last alternative prevents that.
     """
 
     def either(categories: frozenset[str], repeated: str) -> str:

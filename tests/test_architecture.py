@@ -103,7 +103,7 @@ def test_type_checkers_find_the_packages_where_setup_maps_them():
 
 
 def test_possessive_groups_have_nothing_as_their_last_alternative():
-    """Python before 3.11.5 takes too much where the last try of such a group fails half-way: it cut words wrongly, and redacted other texts."""
+    """Without it, Python before 3.11.5 consumes too much if the last attempt fails midway: words were cut wrongly, and secrets found differently."""
     group = re.compile(r"(?<!\|)\)(?:[*+?]|\{\d*,?\d*\})\+")
     nodes = [(path.name, node) for path in MODULES for node in ast.walk(ast.parse(path.read_text()))]
     texts = [(name, node.value) for name, node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)]

@@ -35,8 +35,7 @@ _TELL_EVERY_S = 10.0
 _KERNELS = 360
 """About so many the small topology and the part compile. People see it, nothing depends on it."""
 _BACKLOG = 80
-"""So many messages and subscriptions with new words come at once in the end, as after a standstill, and then as many messages: some kernels are used only for many records, or when tables and
-logs of changes grow."""
+"""At the end, this many messages and subscriptions with new words come at once, and then as many messages: some kernels run only for many records, or when tables and logs of changes grow."""
 _FIRST_BOOLEAN = 40
 """The message of the small topology that the first boolean subscription comes with."""
 

@@ -84,7 +84,7 @@ _PEM_END = re.compile(r"-----END [A-Z ]*PRIVATE KEY(?: BLOCK)?-----")
 _PEM = re.compile(rf"({_PEM_BEGIN.pattern}).*?({_PEM_END.pattern}|\Z)", re.S)
 _PEM_LINE = re.compile(r"[ \t]*(?:[A-Za-z0-9+/=]*|[A-Za-z-]+: [^\n]*)\s*")
 
-# Python before 3.11.5 takes too much where the last try of a possessive group fails half-way: so nothing is the last alternative in each of them.
+# Before 3.11.5, Python consumes too much if the last attempt at a possessive group fails midway. An empty last alternative in each group prevents that.
 _BLANKS = r"(?:[^\S\n]*+(?:\x1b\[[\d;]{0,16}m[^\S\n]*+|){0,4}+)"
 """Blanks within a line, and changes of colour."""
 _CDATA = r"(?:<!\[CDATA\[|(?=[^<]))"

@@ -185,7 +185,7 @@ def scratch_of(log_file: Path) -> Path:
 
 
 def _make_scratch(log_file: Path) -> None:
-    """Make that folder, without what a JVM that was killed has left. Such a JVM may still be writing while it ends."""
+    """Make an empty scratch folder. A JVM that was killed leaves files there, and may still write some while it ends."""
     shutil.rmtree(scratch_of(log_file), ignore_errors=True)
     scratch_of(log_file).mkdir(parents=True, mode=0o700, exist_ok=True)
 
