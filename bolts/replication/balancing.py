@@ -14,7 +14,7 @@ from dskype.bolts.replication.partition_balancer import PartitionBalancer
 from dskype.bolts.replication.replicated_placement import ReplicatedPlacement
 from dskype.bolts.replication.workload_meter import LoadMeter, WorkloadMeter
 from dskype.distribution import distributor_class, distributor_of_plan
-from dskype.distribution.hybrid_distributor import HybridDistributor
+from dskype.distribution.hybrid.distributor import HybridDistributor
 from dskype.spouts.settings import Settings
 
 __all__ = ["make_balancer", "make_meter"]

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dskype.bolts.ranked_lists import RankedList
-from dskype.distribution.balancing import Summary
+from dskype.distribution.agrid.balancing import Summary
 from dskype.distribution.subscriptions import Subscription, decode_subscription, from_map
 from dskype.spouts.streams import Shortages
 
@@ -210,7 +210,7 @@ class SizeShift(NamedTuple):
 
     :ivar decision: number of the decision.
     :ivar target: index of the other task.
-    :ivar side: of the partition of the task that is asked, see :class:`dskype.distribution.balancing.Shift`.
+    :ivar side: of the partition of the task that is asked, see :class:`dskype.distribution.agrid.balancing.Shift`.
     :ivar cost: what has to move for both to have the same cost.
     :ivar source_cost: of the task that is asked, by the report that was decided on. Its costs have changed and aged meanwhile, so it scales ``cost``.
     """

@@ -23,8 +23,8 @@ from dskype.bolts.replication.messages import SHORT, SURVEYED, Located, ReplicaR
 from dskype.bolts.replication.registry import Entry, SubscriptionInterest
 from dskype.bolts.replication.replicated_placement import ReplicatedPlacement, union_of
 from dskype.distribution import Distributor
+from dskype.distribution.routing.triggers import routing_terms
 from dskype.distribution.subscriptions import Subscription, decode_subscription
-from dskype.distribution.triggers import routing_terms
 from dskype.spouts import streams
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.groupings import RowTasks

@@ -55,7 +55,7 @@ def measured_modules() -> list[str]:
 def code_digests(files: Iterable[str]) -> dict[str, str]:
     """Return a digest of each source file: of its code, without docstrings, comments on lines of their own, empty lines, and the places that it imports from in this project.
 
-    :param files: paths from the packages' folder on, such as ``distribution/agrid.py``.
+    :param files: paths from the packages' folder on, such as ``distribution/agrid/grid.py``.
     """
     return {file: _code_digest((ROOT / file).read_text(encoding="utf-8")) for file in files}
 
@@ -68,7 +68,7 @@ def _code_digest(source: str) -> str:
         ours = isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dskype.")
         if ours:
             imported += [alias.asname or alias.name for alias in node.names]
-        if ours or isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        if ours or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)):
             left_out.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     lines = [line.rstrip() for number, line in enumerate(source.splitlines(), 1) if number not in left_out]
     code = [line for line in lines if line and not line.lstrip().startswith("#")]

@@ -13,7 +13,7 @@ from dskype.bolts.replication.load_adjuster import LoadAdjuster
 from dskype.bolts.replication.messages import LoadReport, PartitionMap, decode_balance, decode_placement
 from dskype.bolts.replication.workload_meter import LoadMeter
 from dskype.distribution import make_distributor
-from dskype.distribution.hybrid_distributor import HybridDistributor
+from dskype.distribution.hybrid.distributor import HybridDistributor
 from dskype.distribution.subscriptions import BooleanSubscription
 from dskype.spouts.batch import Details, MessageBatch
 from dskype.spouts.settings import Settings

@@ -27,8 +27,8 @@ from dskype.bolts.replication.messages import (
     decode_placement,
     decode_replica_message,
 )
-from dskype.distribution.aggregates import Split, Strip, StripLoad
-from dskype.distribution.balancing import CornerOffer, Merger, Part, Summary
+from dskype.distribution.agrid.aggregates import Split, Strip, StripLoad
+from dskype.distribution.agrid.balancing import CornerOffer, Merger, Part, Summary
 from dskype.distribution.subscriptions import BooleanSubscription, TopkSubscription, decode_subscription
 from dskype.topology.core.values import pack_state, unpack_state
 
