@@ -16,14 +16,14 @@ from dskype.deploy.lab.laps.match_kernels import Messages, Scratch
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["PartsIndex", "Rows", "grown"]
+__all__ = ["ConjunctRows", "PartsIndex", "grown"]
 
 _FORMAT = 1
 _SEARCHES = 1 << 26
 """How many searches the scratch can tell apart; after that it is cleared."""
 
 
-class Rows(NamedTuple):
+class ConjunctRows(NamedTuple):
     """Subscriptions as conjuncts, terms by their global ids.
 
     :ivar slots: int64[n], of each conjunct; those of one slot stand together.
@@ -41,7 +41,7 @@ class Rows(NamedTuple):
     literals: np.ndarray
 
     @classmethod
-    def of_expressions(cls, slots: np.ndarray, boxes: np.ndarray, expressions: Sequence[Any]) -> Rows:
+    def of_expressions(cls, slots: np.ndarray, boxes: np.ndarray, expressions: Sequence[Any]) -> ConjunctRows:
         """Return the conjuncts of expressions.
 
         :raises IllegalArgumentException: one is malformed.
@@ -185,10 +185,10 @@ class PartsIndex(BooleanIndex):
         """Put subscriptions in; see :meth:`BooleanIndex.insert_many`."""
         n = len(expressions)
         rectangles, array = box_of(boxes, n), self._free_slots(slots, n)
-        self._insert(Rows.of_expressions(array, rectangles, expressions))
+        self._insert(ConjunctRows.of_expressions(array, rectangles, expressions))
         self._size += n
 
-    def _insert(self, rows: Rows) -> None:
+    def _insert(self, rows: ConjunctRows) -> None:
         if not len(rows.slots):
             return
         crosses = rows.boxes[:, 0] > rows.boxes[:, 2]
@@ -265,7 +265,7 @@ class PartsIndex(BooleanIndex):
         names = self._terms.map.name
         literals = literals.astype(np.int64)
         literals[::3] = names[literals[::3]]
-        rows = Rows(index.part[parts, kernels.SLOT].astype(np.int64), index.box[parts], offsets, names[ids], program, programs, literals)
+        rows = ConjunctRows(index.part[parts, kernels.SLOT].astype(np.int64), index.box[parts], offsets, names[ids], program, programs, literals)
         return {"format": _FORMAT, **rows._asdict()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -273,7 +273,7 @@ class PartsIndex(BooleanIndex):
         if state["format"] != _FORMAT or "program" not in state:
             raise foreign_snapshot(state, _FORMAT)
         self._clear()
-        self._insert(Rows(*(state[name] for name in Rows._fields)))
+        self._insert(ConjunctRows(*(state[name] for name in ConjunctRows._fields)))
         self._size = len(np.unique(state["slots"]))
 
     # -- checks -------------------------------------------------------------------------------------------------------

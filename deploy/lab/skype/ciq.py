@@ -81,9 +81,9 @@ class CiqIndex(SubscriptionIndex):
         return np.flatnonzero(self._code >= 0).astype(np.int32)
 
     @property
-    def _lists(self) -> kernels.Lists:
+    def _lists(self) -> kernels.CiqLists:
         postings, bounds = self._postings, self._bounds
-        return kernels.Lists(postings.block, postings.slot, postings.weight, bounds.block, bounds.least, self._top)
+        return kernels.CiqLists(postings.block, postings.slot, postings.weight, bounds.block, bounds.least, self._top)
 
     def _build(self, slots: np.ndarray) -> None:
         """Rebuild the index with a root that encloses these slots. Done when their number has grown fourfold or fallen to a quarter."""

@@ -19,8 +19,8 @@ LEAST = 2.0**-60  # stands for 1 - alpha when that is 0
 BLOCK = 64
 _BIG = 3e38  # near the end of float32
 
-Lists = namedtuple("Lists", "block slot weight bound_block bound top")
-Lists.__doc__ = """Posting lists: block is their block table; per posting slot int32, rising within a list, and weight float32.
+CiqLists = namedtuple("CiqLists", "block slot weight bound_block bound top")
+CiqLists.__doc__ = """Posting lists: block is their block table; per posting slot int32, rising within a list, and weight float32.
 
 bound_block: block table of bound (float32), which has a lower bound of MinT for every BLOCK postings; top float32: by list, an upper bound of its weights.
 """

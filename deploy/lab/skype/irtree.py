@@ -61,8 +61,8 @@ class IrTreeWindow(KeptMessages):
         _kernels.plant(self._tree)
 
     @property
-    def _rows(self) -> _kernels.Rows:
-        return _kernels.Rows(self._seq.base, self._lat.view, self._lon.view, self._leaf.view, self._head.view)
+    def _rows(self) -> _kernels.TreeRows:
+        return _kernels.TreeRows(self._seq.base, self._lat.view, self._lon.view, self._leaf.view, self._head.view)
 
     # -- messages ---------------------------------------------------------------------------------
 

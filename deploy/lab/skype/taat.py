@@ -46,9 +46,9 @@ class TaatIndex(SubscriptionIndex):
         return Matches(*taat_kernels.match_taat(readable_messages(messages), table.terms.map, self._arrays, table.place, self.diagonal_deg, self._sums))
 
     @property
-    def _arrays(self) -> taat_kernels.Lists:
+    def _arrays(self) -> taat_kernels.TaatLists:
         lists = self._lists
-        return taat_kernels.Lists(lists.block, lists.slot, lists.nth, lists.weight)
+        return taat_kernels.TaatLists(lists.block, lists.slot, lists.nth, lists.weight)
 
     @property
     def structure_bytes(self) -> int:

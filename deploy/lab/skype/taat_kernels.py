@@ -13,7 +13,7 @@ from dskype.spouts.score_kernels import ssim
 from dskype.topology.kernel_cache import njit
 
 
-class Lists(NamedTuple):
+class TaatLists(NamedTuple):
     """One list of postings per term.
 
     :ivar block: int64[terms, 3], block table of the arrays below: by dense id.
