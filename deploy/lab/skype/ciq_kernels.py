@@ -10,8 +10,9 @@ from collections import namedtuple
 
 import numpy as np
 
+from dskype.bolts.array_kernels import LENGTH, START
 from dskype.bolts.search_kernels import first_not_below
-from dskype.bolts.topk._kernels import ALPHA, LAT, LENGTH, LON, START, THRESHOLD, find_term
+from dskype.bolts.topk._kernels import ALPHA, LAT, LON, THRESHOLD, find_term
 from dskype.topology.kernel_cache import njit
 
 SLACK = 1e-6

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dskype.bolts.arrays import grown
 from dskype.bolts.ranked_lists import RankedLists
-from dskype.bolts.topk.pool import grown
 from dskype.bolts.topk.table import TermIds
 from dskype.bolts.window.base import QueryBatch
 from dskype.bolts.window.kept import KeptMessages, Queue, kernel_array
