@@ -6,7 +6,7 @@
 # PYTEST_ARGS='-k broker'   which tests to run
 # PYTEST_FLAGS=             run all tests in one process, instead of those with Spark in two and the rest in two others
 # CHAOS_ARGS='--seeds 3 --minutes 10'    options of the fault suite, see: python -m dskype.deploy.lab.chaos -h
-# GUARD_ARGS='--against v0.1.0 --rounds 15'    options of the comparison, see: python -m dskype.deploy.lab.guard -h
+# GUARD_ARGS='--against v0.2.0 --rounds 15'    options of the comparison, see: python -m dskype.deploy.lab.guard -h
 # ATTACK_SCALE=10           how many times more 'make attack' asks, holds and sends than the tests do
 # TOPOLOGY=file.yaml        the topology that 'make topology' runs
 # SECONDS_TO_RUN=40         how long it runs; 0: until Ctrl-C
