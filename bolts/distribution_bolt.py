@@ -8,17 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from dskype.bolts.balancing import make_balancer
+from dskype.bolts.balancing.balancer import Balancer
 from dskype.bolts.checks import require_component
 from dskype.bolts.message_queue import Arrived, MessageQueue
 from dskype.bolts.objects import FORMER, FORMER_ALONE, ObjectTable, ObjectUpdates, StatePairs
+from dskype.bolts.placement.base import PlacementStrategy
+from dskype.bolts.placement.replicated import ReplicatedPlacement
+from dskype.bolts.placement.single import SinglePlacement
+from dskype.bolts.placement.summarized import SummarizedPlacement
+from dskype.bolts.protocol.balance import decode_balance
 from dskype.bolts.quotas import Quotas
 from dskype.bolts.refusals import Refusals
-from dskype.bolts.replication.balancer import Balancer
-from dskype.bolts.replication.balancing import make_balancer
-from dskype.bolts.replication.messages import decode_balance
-from dskype.bolts.replication.placement import PlacementStrategy
-from dskype.bolts.replication.replicated_placement import ReplicatedPlacement
-from dskype.bolts.replication.summarized_placement import SummarizedPlacement
 from dskype.bolts.searches import Filter
 from dskype.bolts.window_feed import WindowFeed, send_rows
 from dskype.distribution import DISTRIBUTORS, Distributor, check_distributor, distributor_class, distributor_files, start_distributor, summarizes
@@ -58,7 +59,7 @@ class DistributionBolt(BatchBolt):
     With a distributor that replicates, input is also ``shortages`` (fields(subscription)) and ``switched`` (all), from the subscription
     bolt, and ``plans`` (all), from the subscription spout; output is also ``registrations`` (fields(subscription)), to the result bolt. With
     summaries its tasks also send each other ``interest`` (direct). With load balancing, input is also ``balance`` (direct), from the subscription
-    bolt, and the first task writes plans to their topic. See :mod:`dskype.bolts.replication`; placements are described in :mod:`dskype.bolts.replication.messages`.
+    bolt, and the first task writes plans to their topic. See :mod:`dskype.bolts.protocol`.
 
     Searches come on ``searches`` (shuffle), from the subscription spout, and leave on ``lookups`` (all), to the message bolt.
 
@@ -170,7 +171,7 @@ class DistributionBolt(BatchBolt):
         distributor = make(None)
         self._placement: PlacementStrategy
         if not distributor.replicates:
-            self._placement = PlacementStrategy(distributor, self._subscription_tasks, collector)
+            self._placement = SinglePlacement(distributor, self._subscription_tasks, collector)
         elif not summarizes(settings):
             self._placement = ReplicatedPlacement(distributor, make, self._subscription_tasks, collector, context, settings.extent)
         else:
