@@ -23,8 +23,8 @@ from dskype.bolts.refusals import Refusals
 from dskype.bolts.searches import Filter
 from dskype.bolts.window_feed import WindowFeed, send_rows
 from dskype.distribution import DISTRIBUTORS, Distributor, check_distributor, distributor_class, distributor_files, start_distributor, summarizes
+from dskype.distribution.routing.triggers import trigger_terms
 from dskype.distribution.subscriptions import BooleanSubscription, Scorer, Subscription, TopkSubscription
-from dskype.distribution.triggers import trigger_terms
 from dskype.spouts import expression as expressions
 from dskype.spouts import streams
 from dskype.spouts.analyzer_settings import synonym_files

@@ -38,14 +38,14 @@ __all__ = [
 DISTRIBUTORS: Plugins[Distributor] = Plugins(
     "dskype.distributor",
     {
-        "hashing": "dskype.distribution.hashing:HashingDistributor",
-        "location": "dskype.distribution.location:LocationDistributor",
-        "keyword": "dskype.distribution.keyword:KeywordDistributor",
-        "prefix": "dskype.distribution.keyword:PrefixDistributor",
-        "spatial-first": "dskype.distribution.two_level_hybrids:SpatialFirstDistributor",
-        "keyword-first": "dskype.distribution.two_level_hybrids:KeywordFirstDistributor",
-        "agrid": "dskype.distribution.agrid_distributor:AGridDistributor",
-        "hybrid": "dskype.distribution.hybrid_distributor:HybridDistributor",
+        "hashing": "dskype.distribution.methods.hashing:HashingDistributor",
+        "location": "dskype.distribution.methods.location:LocationDistributor",
+        "keyword": "dskype.distribution.methods.keyword:KeywordDistributor",
+        "prefix": "dskype.distribution.methods.keyword:PrefixDistributor",
+        "spatial-first": "dskype.distribution.methods.two_level_hybrids:SpatialFirstDistributor",
+        "keyword-first": "dskype.distribution.methods.two_level_hybrids:KeywordFirstDistributor",
+        "agrid": "dskype.distribution.agrid.distributor:AGridDistributor",
+        "hybrid": "dskype.distribution.hybrid.distributor:HybridDistributor",
     },
 )
 """Distributors by their names in ``dskype.distributor``."""
@@ -121,7 +121,7 @@ def start_distributor(settings: Settings, tasks: int, vocabulary: Vocabulary, pl
     if plan is None and "plan" in source:
         plan = read_plan(source["plan"])
     elif plan is None and "sample" in source:
-        from dskype.distribution.sampling import read_sample
+        from dskype.distribution.learning.sampling import read_sample
 
         sample = read_sample(source["sample"]["messages"], source["sample"]["subscriptions"], vocabulary, settings)
         plan = distributor_class(settings.distributor).learn(tasks, sample, options)

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from dskype.distribution.interest import Interest
 from dskype.distribution.plans import Leaf
+from dskype.distribution.routing.interest import Interest
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription, TopkSubscription
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException
@@ -151,7 +151,7 @@ class Distributor(ABC):
         """Tell whether distribution tasks keep the *interest* of subscriptions, and route by it, as the option ``summaries`` says.
 
         Interest is a counted multiset of (region, routing term). A subscription counts in the regions of :meth:`regions_of`, once with each
-        of its routing terms (:func:`dskype.distribution.triggers.routing_terms`). A message goes to a task only if the region in which
+        of its routing terms (:func:`dskype.distribution.routing.triggers.routing_terms`). A message goes to a task only if the region in which
         it would go there (:meth:`message_regions`) has one of its terms. The interest is state of the distribution tasks, and changes with
         subscriptions; plans and distributors know nothing of it. Only a distributor with :attr:`replicates` can have it.
 
@@ -183,7 +183,7 @@ class Distributor(ABC):
         """Return which tasks need which messages and want them, in one step, and how many pairs there would be without interest.
 
         None (the default): routes are filtered by :meth:`message_regions`. A distributor that sends a message to a task because of a term may ask for the interest in this very term;
-        then it keeps less. It is called while one plan is in force. Regions have to be tasks, and :attr:`~dskype.distribution.interest.Interest.withheld` is raised for each message that is kept
+        then it keeps less. It is called while one plan is in force. Regions have to be tasks, and :attr:`~dskype.distribution.routing.interest.Interest.withheld` is raised for each message that is kept
         from a task.
         """
         return None

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dskype.distribution._kernels import FlatPlan, Lines, Routes
+from dskype.distribution.routing._kernels import FlatPlan, Lines, Routes
 from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["Leaf", "checked_root", "edited", "flatten", "joined", "leaf", "leaves"]

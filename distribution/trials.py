@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dskype.distribution.base import Distributor, Sample
-from dskype.distribution.interest import Interest
+from dskype.distribution.routing.interest import Interest
 from dskype.spouts.batch import MessageBatch, select_lists
 from dskype.topology.groupings import RowTasks
 

@@ -199,7 +199,7 @@ class BalanceSettings:
     :ivar tolerance: tasks with at most ``1 + tolerance`` times the mean cost give nothing away.
     :ivar operations: the most operations of one decision.
     :ivar cost_min: nothing changes while the mean cost of a task is below this.
-    :ivar selection: how the parts of zones that move are chosen, see :data:`dskype.distribution.migration.SELECTIONS`.
+    :ivar selection: how the parts of zones that move are chosen, see :data:`dskype.distribution.hybrid.migration.SELECTIONS`.
     :ivar sample: the most messages, and the most subscriptions, that decisions about parts of zones are made from.
     :ivar repartition_ms: how often a plan from scratch is tried; 0: never.
     :ivar repartition_gain: by which share its greatest load has to be less than that of the present plan.

@@ -14,7 +14,7 @@ from dskype.bolts import boolean
 from dskype.bolts.topk.engine import BUFFERS, INDEXES
 from dskype.bolts.window.base import WINDOWS, make_window
 from dskype.distribution import DISTRIBUTORS, distributor_class, make_distributor
-from dskype.distribution.agrid import AGrid
+from dskype.distribution.agrid.grid import AGrid
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from tests import naive

@@ -14,7 +14,7 @@ from dskype.bolts.balancing.workload_meter import LoadMeter, WorkloadMeter
 from dskype.bolts.placement.replicated import ReplicatedPlacement
 from dskype.bolts.protocol.balance import BalanceMessage, HandedOver
 from dskype.distribution import distributor_class, distributor_of_plan
-from dskype.distribution.hybrid_distributor import HybridDistributor
+from dskype.distribution.hybrid.distributor import HybridDistributor
 from dskype.spouts.settings import Settings
 
 __all__ = ["make_balancer", "make_meter"]

@@ -16,11 +16,11 @@ import numpy as np
 from dskype.bolts.balancing.workload_meter import WorkloadMeter
 from dskype.bolts.message_queue import Arrived
 from dskype.bolts.protocol.balance import BalanceMessage, HandedOver, PartitionMap, ShiftSized, SizeShift, WorkloadReport
-from dskype.distribution.aggregates import Workload
-from dskype.distribution.agrid import CellBox
-from dskype.distribution.agrid_distributor import AGridDistributor
-from dskype.distribution.agrid_learning import CellCosts
-from dskype.distribution.balancing import REDUCTION_LASTS, Shift, sized, summarize
+from dskype.distribution.agrid.aggregates import Workload
+from dskype.distribution.agrid.balancing import REDUCTION_LASTS, Shift, sized, summarize
+from dskype.distribution.agrid.distributor import AGridDistributor
+from dskype.distribution.agrid.grid import CellBox
+from dskype.distribution.agrid.learning import CellCosts
 from dskype.spouts.settings import BalanceSettings
 
 __all__ = ["Evaluator"]

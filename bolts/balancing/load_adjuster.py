@@ -1,7 +1,7 @@
 """Load adjustment of hybrid partitioning that runs by itself (PS2Stream, section V).
 
 The subscription tasks report what they do. If the greatest load is more than ``sigma`` times the least one, twice in a row and by more than the tolerance, the plan is *adjusted locally*: by phases I
-and II of :func:`dskype.distribution.migration.adjust`, on a sample of what this distribution task has distributed lately. A change has to be worth its migration. If the sample shows nothing to gain,
+and II of :func:`dskype.distribution.hybrid.migration.adjust`, on a sample of what this distribution task has distributed lately. A change has to be worth its migration. If the sample shows nothing to gain,
 it is asked again later and later.
 
 Once in a long period a plan from scratch is tried on the sample, and *takes over* if it is much better (:mod:`dskype.bolts.placement.takeover`). A takeover that is not over by the next time ends then.
@@ -16,9 +16,9 @@ from dskype.bolts.balancing.balancer import Balancer
 from dskype.bolts.placement.replicated import ReplicatedPlacement
 from dskype.bolts.protocol.balance import BalanceMessage, LoadReport
 from dskype.distribution.base import TAKEOVER, Sample
-from dskype.distribution.hybrid_distributor import HybridDistributor
-from dskype.distribution.loads import UPDATES_PER_MESSAGE, LoadModel
-from dskype.distribution.recent_sample import RecentSample
+from dskype.distribution.hybrid.distributor import HybridDistributor
+from dskype.distribution.hybrid.loads import UPDATES_PER_MESSAGE, LoadModel
+from dskype.distribution.learning.recent_sample import RecentSample
 from dskype.distribution.subscriptions import Subscription
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.settings import BalanceSettings

@@ -8,10 +8,10 @@ from typing import Any
 from dskype.bolts.balancing.balancer import Balancer
 from dskype.bolts.placement.replicated import ReplicatedPlacement
 from dskype.bolts.protocol.balance import BalanceMessage, ShiftSized, SizeShift, WorkloadReport
-from dskype.distribution.aggregates import Strip
-from dskype.distribution.agrid import CellBox
-from dskype.distribution.agrid_distributor import AGridDistributor
-from dskype.distribution.balancing import REDUCTION_LASTS, Balance, Merger, Move, Operation, Part, Shift, SplitMerge, Summary, decide, moves_of
+from dskype.distribution.agrid.aggregates import Strip
+from dskype.distribution.agrid.balancing import REDUCTION_LASTS, Balance, Merger, Move, Operation, Part, Shift, SplitMerge, Summary, decide, moves_of
+from dskype.distribution.agrid.distributor import AGridDistributor
+from dskype.distribution.agrid.grid import CellBox
 from dskype.spouts.settings import BalanceSettings
 
 __all__ = ["PartitionBalancer"]
@@ -21,7 +21,7 @@ _REFUSED_ROUNDS = 10
 
 
 class PartitionBalancer(Balancer):
-    """Decides by ``decide`` of :mod:`dskype.distribution.balancing`. Parameters are those of :class:`~dskype.bolts.balancing.balancer.Balancer`."""
+    """Decides by ``decide`` of :mod:`dskype.distribution.agrid.balancing`. Parameters are those of :class:`~dskype.bolts.balancing.balancer.Balancer`."""
 
     def __init__(self, settings: BalanceSettings, placement: ReplicatedPlacement, write: Callable[[bytes], None], context: Any) -> None:
         super().__init__(settings, placement, write, context)

@@ -1,4 +1,4 @@
-"""Boolean expressions as integer programs. :mod:`dskype.distribution.triggers` describes expressions and their triggers.
+"""Boolean expressions as integer programs. :mod:`dskype.distribution.routing.triggers` describes expressions and their triggers.
 
 A program is a list of int64, by kind::
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dskype.distribution.triggers import Normal, normalize, rarity, triggers
+from dskype.distribution.routing.triggers import Normal, normalize, rarity, triggers
 
 __all__ = ["AND", "GENERAL", "OR", "compile_expression"]
 

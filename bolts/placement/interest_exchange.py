@@ -26,7 +26,7 @@ import numpy as np
 
 from dskype.bolts.protocol.interest import InterestAdded, InterestEnded, InterestKnown, InterestMessage
 from dskype.distribution import Distributor
-from dskype.distribution.interest import CountedPairs, Interest
+from dskype.distribution.routing.interest import CountedPairs, Interest
 from dskype.spouts import streams
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.groupings import RowTasks

@@ -24,8 +24,8 @@ from dskype.bolts.placement.replicated import ReplicatedPlacement, union_of
 from dskype.bolts.protocol.interest import decode_interest
 from dskype.bolts.protocol.reports import SHORT, SURVEYED, Located, ReplicaReport
 from dskype.distribution import Distributor
+from dskype.distribution.routing.triggers import routing_terms
 from dskype.distribution.subscriptions import Subscription, decode_subscription
-from dskype.distribution.triggers import routing_terms
 from dskype.spouts import streams
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.groupings import RowTasks

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dskype.distribution.balancing import Summary
+from dskype.distribution.agrid.balancing import Summary
 
 __all__ = ["BalanceMessage", "HandedOver", "LoadReport", "PartitionMap", "ShiftSized", "SizeShift", "WorkloadReport", "decode_balance"]
 
@@ -36,7 +36,7 @@ class SizeShift(NamedTuple):
 
     :ivar decision: number of the decision.
     :ivar target: index of the other task.
-    :ivar side: of the partition of the task that is asked, see :class:`dskype.distribution.balancing.Shift`.
+    :ivar side: of the partition of the task that is asked, see :class:`dskype.distribution.agrid.balancing.Shift`.
     :ivar cost: what has to move for both to have the same cost.
     :ivar source_cost: of the task that is asked, by the report that was decided on. Its costs have changed and aged meanwhile, so it scales ``cost``.
     """

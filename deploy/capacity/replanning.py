@@ -22,8 +22,8 @@ from dskype.deploy.client.pubsub import PubSub
 from dskype.deploy.client.records import json_object, rest_of_life
 from dskype.distribution import Distributor, HasPartitions, distributor_class, distributor_of_plan, make_distributor
 from dskype.distribution.base import Sample
-from dskype.distribution.migration import matched_tasks
-from dskype.distribution.sampling import halves, make_sample
+from dskype.distribution.hybrid.migration import matched_tasks
+from dskype.distribution.learning.sampling import halves, make_sample
 from dskype.spouts.record_values import RecordError
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import TopologyError

@@ -11,7 +11,7 @@ import numpy as np
 from dskype.deploy.client.follower import Follower
 from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, distributor_of, parse_record
 from dskype.distribution import start_distributor
-from dskype.distribution.agrid_distributor import AGridDistributor
+from dskype.distribution.agrid.distributor import AGridDistributor
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import Topics
 from dskype.spouts.vocabulary import Vocabulary

@@ -314,7 +314,7 @@ def _distribute() -> None:
     import numpy as np
 
     from dskype.distribution import make_distributor
-    from dskype.distribution.interest import Interest
+    from dskype.distribution.routing.interest import Interest
     from dskype.distribution.subscriptions import BooleanSubscription, TopkSubscription
     from dskype.spouts.batch import MessageBatch
     from dskype.spouts.text import Tokenizer

@@ -16,8 +16,8 @@ from dskype.bolts.boolean import make_index
 from dskype.deploy.client.balancing import balance
 from dskype.distribution import distributor_class, make_distributor
 from dskype.distribution.base import Distributor, Sample
-from dskype.distribution.loads import LoadModel
-from dskype.distribution.sampling import halves
+from dskype.distribution.hybrid.loads import LoadModel
+from dskype.distribution.learning.sampling import halves
 from dskype.distribution.trials import Trial, try_out
 from dskype.spouts.batch import select_lists
 

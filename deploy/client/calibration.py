@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from dskype.bolts.boolean import BooleanIndex, make_index
 from dskype.distribution.base import Sample
-from dskype.distribution.leaf_loads import checked_subscriptions
-from dskype.distribution.loads import LoadModel
+from dskype.distribution.hybrid.leaf_loads import checked_subscriptions
+from dskype.distribution.hybrid.loads import LoadModel
 from dskype.spouts.batch import Details, MessageBatch
 from dskype.spouts.columns import csr_to_lists
 from dskype.spouts.streams import Matching

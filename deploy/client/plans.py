@@ -8,7 +8,7 @@ from typing import Any
 
 from dskype.distribution import DISTRIBUTORS, HasPartitions, make_distributor, start_distributor
 from dskype.distribution.base import TAKEOVER
-from dskype.distribution.partitioned import Partitioned
+from dskype.distribution.methods.partitioned import Partitioned
 from dskype.spouts.records import PLAN_BYTES_MAX, RecordError, parse_plan
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException, TopologyError

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import datetime
+import functools
 import hashlib
 import json
 import resource
@@ -52,20 +53,26 @@ def measured_modules() -> list[str]:
 
 
 def code_digests(files: Iterable[str]) -> dict[str, str]:
-    """Return a digest of each source file, which docstrings, comments on lines of their own and empty lines do not change.
+    """Return a digest of each source file: of its code, without docstrings, comments on lines of their own, empty lines, and the places that it imports from in this project.
 
-    :param files: paths from the packages' folder on, such as ``distribution/agrid.py``.
+    :param files: paths from the packages' folder on, such as ``distribution/agrid/grid.py``.
     """
     return {file: _code_digest((ROOT / file).read_text(encoding="utf-8")) for file in files}
 
 
+@functools.cache
 def _code_digest(source: str) -> str:
-    told: set[int] = set()
+    left_out: set[int] = set()
+    imported: list[str] = []
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            told.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    lines = [line.rstrip() for number, line in enumerate(source.splitlines(), 1) if number not in told]
-    return hashlib.sha256("\n".join(line for line in lines if line and not line.lstrip().startswith("#")).encode()).hexdigest()[:12]
+        ours = isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dskype.")
+        if ours:
+            imported += [alias.asname or alias.name for alias in node.names]
+        if ours or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)):
+            left_out.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    lines = [line.rstrip() for number, line in enumerate(source.splitlines(), 1) if number not in left_out]
+    code = [line for line in lines if line and not line.lstrip().startswith("#")]
+    return hashlib.sha256("\n".join([*sorted(imported), *code]).encode()).hexdigest()[:12]
 
 
 def _as_loaded(file: str) -> bool:
@@ -74,10 +81,13 @@ def _as_loaded(file: str) -> bool:
 
 
 def changed_files(result: Mapping[str, Any]) -> list[str]:
-    """Return the files that a result was measured with and that have changed since, or are gone."""
-    there = [file for file in result["code"] if (ROOT / file).is_file()]
-    now = code_digests(there)
-    return [file for file, digest in result["code"].items() if now.get(file) != digest]
+    """Return the files that a result was measured with and that have changed since, or are gone. A file that was moved or renamed has not changed."""
+    now = _digests_now()
+    return [file for file, digest in result["code"].items() if digest not in now]
+
+
+def _digests_now() -> set[str]:
+    return {_code_digest(path.read_text(encoding="utf-8")) for package in ("bolts", "distribution", "deploy/lab") for path in (ROOT / package).rglob("*.py")}
 
 
 def result_of(found: Mapping[str, Any], paper: str, given: Sequence[str]) -> dict[str, Any]:

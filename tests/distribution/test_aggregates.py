@@ -7,8 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from dskype.distribution.aggregates import SIDES, Strip, StripLoad, Workload
-from dskype.distribution.agrid import CellBox
+from dskype.distribution.agrid.aggregates import SIDES, Strip, StripLoad, Workload
+from dskype.distribution.agrid.grid import CellBox
 
 
 def contains(cells: CellBox, x: int, y: int) -> bool:

@@ -7,8 +7,8 @@ import pytest
 
 from dskype.deploy.demo import places
 from dskype.deploy.lab.tornado.routers import GridRouter, TreeRouter
-from dskype.distribution.agrid import WORLD, AGrid, CellBox
-from dskype.distribution.agrid_learning import CellCosts, best_cut, equal_partitions, halved_partitions, initial_partitions, message_costs
+from dskype.distribution.agrid.grid import WORLD, AGrid, CellBox
+from dskype.distribution.agrid.learning import CellCosts, best_cut, equal_partitions, halved_partitions, initial_partitions, message_costs
 from dskype.topology.errors import IllegalArgumentException
 from tests.distribution import worlds
 from tests.naive import overlapping

@@ -9,9 +9,9 @@ from dskype.deploy.client import plan_picture
 from dskype.deploy.client.plans import with_partitions
 from dskype.deploy.demo import places
 from dskype.distribution import distributor_class, make_distributor
-from dskype.distribution.agrid_learning import box_of_messages
-from dskype.distribution.partitioned import measure
-from dskype.distribution.sampling import make_sample
+from dskype.distribution.agrid.learning import box_of_messages
+from dskype.distribution.learning.sampling import make_sample
+from dskype.distribution.methods.partitioned import measure
 from dskype.distribution.subscriptions import BooleanSubscription
 from dskype.spouts.areas import centre_of
 from dskype.spouts.batch import MessageBatch

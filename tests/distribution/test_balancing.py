@@ -7,10 +7,8 @@ import random
 import numpy as np
 import pytest
 
-from dskype.distribution.aggregates import Strip, Workload
-from dskype.distribution.agrid import AGrid, CellBox
-from dskype.distribution.agrid_learning import CellCosts, halved_partitions
-from dskype.distribution.balancing import (
+from dskype.distribution.agrid.aggregates import Strip, Workload
+from dskype.distribution.agrid.balancing import (
     Balance,
     Shift,
     SplitMerge,
@@ -23,6 +21,8 @@ from dskype.distribution.balancing import (
     sized,
     summarize,
 )
+from dskype.distribution.agrid.grid import AGrid, CellBox
+from dskype.distribution.agrid.learning import CellCosts, halved_partitions
 
 pytestmark = pytest.mark.product(schedules=True)
 

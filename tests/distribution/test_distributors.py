@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from dskype.distribution import DISTRIBUTORS, distributor_class, distributor_of_plan, make_distributor, start_distributor
-from dskype.distribution.interest import Interest
-from dskype.distribution.partitioned import Partitioned, measure
-from dskype.distribution.triggers import routing_terms
+from dskype.distribution.methods.partitioned import Partitioned, measure
+from dskype.distribution.routing.interest import Interest
+from dskype.distribution.routing.triggers import routing_terms
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.expression import words
 from dskype.spouts.settings import Settings
@@ -424,7 +424,7 @@ def test_a_damaged_plan_is_refused(root):
 
 
 def test_terms_of_expressions_cover_them():
-    from dskype.distribution.triggers import trigger_terms
+    from dskype.distribution.routing.triggers import trigger_terms
 
     rng = np.random.default_rng(5)
     for _ in range(200):

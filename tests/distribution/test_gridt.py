@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from dskype.distribution import distributor_class, make_distributor
-from dskype.distribution.gridt import BUCKETS, Part, Zone, buckets_of
-from dskype.distribution.hybrid_distributor import HybridDistributor
-from dskype.distribution.interest import Interest
-from dskype.distribution.triggers import routing_terms
+from dskype.distribution.hybrid.distributor import HybridDistributor
+from dskype.distribution.hybrid.gridt import BUCKETS, Part, Zone, buckets_of
+from dskype.distribution.routing.interest import Interest
+from dskype.distribution.routing.triggers import routing_terms
 from dskype.topology.errors import IllegalArgumentException
 from tests.distribution import worlds
 from tests.distribution.test_distributors import assert_exact, questions, routed, world

@@ -6,9 +6,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from dskype.distribution.interest import CountedPairs, Interest
+from dskype.distribution.routing.interest import CountedPairs, Interest
+from dskype.distribution.routing.triggers import routing_terms
 from dskype.distribution.subscriptions import BooleanSubscription, TopkSubscription
-from dskype.distribution.triggers import routing_terms
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.groupings import RowTasks

@@ -6,12 +6,13 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from dskype.distribution import distributor_class, kdt_tree, make_distributor
-from dskype.distribution.agrid import AGrid, CellBox
+from dskype.distribution import distributor_class, make_distributor
+from dskype.distribution.agrid.grid import AGrid, CellBox
 from dskype.distribution.base import Sample
-from dskype.distribution.kdt_tree import Limits, Node, assign_items, divide_text, exchange_leaves, hybrid_partitions, merge_nodes
-from dskype.distribution.leaf_loads import SampleLoads, Shares
-from dskype.distribution.loads import LoadModel
+from dskype.distribution.hybrid import kdt_tree
+from dskype.distribution.hybrid.kdt_tree import Limits, Node, assign_items, divide_text, exchange_leaves, hybrid_partitions, merge_nodes
+from dskype.distribution.hybrid.leaf_loads import SampleLoads, Shares
+from dskype.distribution.hybrid.loads import LoadModel
 from tests.distribution import worlds
 
 MODEL = LoadModel(pair_us=0.001, check_us=0.5, message_us=1.0, insert_us=3.0, remove_us=2.0)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dskype.distribution import distributor_class, limits_choice, make_distributor
-from dskype.distribution.agrid import AGrid, CellBox
-from dskype.distribution.gridt import Part, Zone
-from dskype.distribution.gridt_distributor import sample_loads
-from dskype.distribution.kdt_tree import Limits, candidates, exchange_leaves, hybrid_partitions, zones_of
-from dskype.distribution.leaf_loads import Leaf, SampleLoads
-from dskype.distribution.limits_choice import Judged, chosen_partitions, judged
-from dskype.distribution.migration import loads_of_zones
-from dskype.distribution.sampling import halves
+from dskype.distribution import distributor_class, make_distributor
+from dskype.distribution.agrid.grid import AGrid, CellBox
+from dskype.distribution.hybrid import limits_choice
+from dskype.distribution.hybrid.gridt import Part, Zone
+from dskype.distribution.hybrid.gridt_distributor import sample_loads
+from dskype.distribution.hybrid.kdt_tree import Limits, candidates, exchange_leaves, hybrid_partitions, zones_of
+from dskype.distribution.hybrid.leaf_loads import Leaf, SampleLoads
+from dskype.distribution.hybrid.limits_choice import Judged, chosen_partitions, judged
+from dskype.distribution.hybrid.migration import loads_of_zones
+from dskype.distribution.learning.sampling import halves
 from tests.distribution.test_kdt_tree import MODEL, plain_load, regional, sample_of
 
 TASKS, SIGMA, THETA = 6, 1.3, 48

@@ -6,13 +6,13 @@ import re
 import numpy as np
 import pytest
 
-from dskype.distribution import migration
-from dskype.distribution.agrid import AGrid, CellBox
-from dskype.distribution.gridt import Part, Zone
-from dskype.distribution.hybrid_distributor import HybridDistributor
-from dskype.distribution.leaf_loads import SampleLoads
-from dskype.distribution.migration import SELECTIONS, Movable, loads_of_zones, matched_tasks, select_by_moves, select_by_programme, select_greedily
-from dskype.distribution.partitioned import measure
+from dskype.distribution.agrid.grid import AGrid, CellBox
+from dskype.distribution.hybrid import migration
+from dskype.distribution.hybrid.distributor import HybridDistributor
+from dskype.distribution.hybrid.gridt import Part, Zone
+from dskype.distribution.hybrid.leaf_loads import SampleLoads
+from dskype.distribution.hybrid.migration import SELECTIONS, Movable, loads_of_zones, matched_tasks, select_by_moves, select_by_programme, select_greedily
+from dskype.distribution.methods.partitioned import measure
 from dskype.distribution.subscriptions import BooleanSubscription
 from dskype.spouts.settings import Settings
 from dskype.topology.errors import IllegalArgumentException

@@ -8,10 +8,10 @@ import pytest
 
 from dskype.deploy.demo import places
 from dskype.distribution import distributor_class, make_distributor
-from dskype.distribution.learning import Cost, Postings, learn_ranges, learn_tree
-from dskype.distribution.partitioned import measure
+from dskype.distribution.learning.cuts import Cost, Postings, learn_ranges, learn_tree
+from dskype.distribution.learning.sampling import make_sample
+from dskype.distribution.methods.partitioned import measure
 from dskype.distribution.plans import leaves
-from dskype.distribution.sampling import make_sample
 from dskype.distribution.trials import try_out
 from dskype.spouts.records import Message, parse_message, parse_subscription
 from dskype.spouts.settings import Settings

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dskype.distribution.recent_sample import RecentSample
+from dskype.distribution.learning.recent_sample import RecentSample
 from dskype.distribution.subscriptions import BooleanSubscription
 from dskype.topology.core.values import pack_state, unpack_state
 from tests.distribution import worlds

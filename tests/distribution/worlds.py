@@ -7,7 +7,7 @@ import random
 import numpy as np
 
 from dskype.distribution import DISTRIBUTORS, Sample
-from dskype.distribution.sampling import sample_thresholds
+from dskype.distribution.learning.sampling import sample_thresholds
 from dskype.distribution.subscriptions import BooleanSubscription, TopkSubscription
 from dskype.spouts.areas import centres
 from dskype.spouts.batch import MessageBatch

@@ -23,8 +23,8 @@ from dskype.deploy.verification import Inputs, Report, geometry, verify
 from dskype.deploy.verification.reading_expressions import needs_word, read_expression, read_keywords
 from dskype.deploy.verification.writes import check_topology_writes
 from dskype.distribution import DISTRIBUTORS, HasPartitions, make_distributor
-from dskype.distribution.agrid_distributor import AGridDistributor
-from dskype.distribution.gridt_distributor import GridtDistributor
+from dskype.distribution.agrid.distributor import AGridDistributor
+from dskype.distribution.hybrid.gridt_distributor import GridtDistributor
 from dskype.spouts.analyzers import stop_list
 from dskype.spouts.expression import to_text
 from dskype.spouts.kafka import MessageSpout

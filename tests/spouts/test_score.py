@@ -25,7 +25,7 @@ PARTS = {
     "deploy/verification/oracle.py": "an oracle: the reports of dskype verify, in plain Python",
     "deploy/lab/topk/truth.py": "an oracle: the comparison of top-k indexes",
     "deploy/client/explanation.py": "prints 1 - alpha as a number of the formula that it explains",
-    "distribution/near_tasks.py": "the most that a message from a zone can reach, for all zones at once: arrays, which the compiled formula does not take",
+    "distribution/agrid/near_tasks.py": "the most that a message from a zone can reach, for all zones at once: arrays, which the compiled formula does not take",
     "bolts/topk/metres.py": "scores in degrees that bound those in metres, for many subscriptions at once",
     "spouts/reach.py": "solved for the distance: what a message needs at the least, which clients compute too",
     "deploy/lab/topk/distances.py": "an oracle: the benchmark of distances in metres",

@@ -39,14 +39,14 @@ from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, component_tasks, distr
 from dskype.deploy.machine import cluster, paths
 from dskype.deploy.machine.terminal import counted, put, say
 from dskype.distribution import DISTRIBUTORS, HasPartitions, distributor_class, make_distributor, read_plan
-from dskype.distribution.agrid_distributor import AGridDistributor
+from dskype.distribution.agrid.distributor import AGridDistributor
 from dskype.distribution.base import TAKEOVER
-from dskype.distribution.gridt_distributor import GridtDistributor
-from dskype.distribution.hybrid_distributor import HybridDistributor
-from dskype.distribution.loads import LoadModel
-from dskype.distribution.migration import SELECTIONS
-from dskype.distribution.partitioned import measure
-from dskype.distribution.sampling import make_sample, read_records, read_sample
+from dskype.distribution.hybrid.distributor import HybridDistributor
+from dskype.distribution.hybrid.gridt_distributor import GridtDistributor
+from dskype.distribution.hybrid.loads import LoadModel
+from dskype.distribution.hybrid.migration import SELECTIONS
+from dskype.distribution.learning.sampling import make_sample, read_records, read_sample
+from dskype.distribution.methods.partitioned import measure
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException
 

@@ -9,7 +9,7 @@ from dskype.deploy.demo.places import places
 from dskype.deploy.lab.boolean.records import boolean_records
 from dskype.deploy.lab.system.throughput_arguments import boolean_shape, configuration
 from dskype.distribution.base import Sample
-from dskype.distribution.sampling import read_sample
+from dskype.distribution.learning.sampling import read_sample
 from dskype.spouts.settings import Settings
 from dskype.spouts.vocabulary import Vocabulary
 

@@ -20,7 +20,7 @@ from dskype.bolts.boolean.programs import compile_expression
 from dskype.deploy.lab.boolean.subscriptions import BooleanSubscriptions
 from dskype.deploy.lab.boolean.workloads import Workload
 from dskype.deploy.lab.comparing import MatchTimes, digest, quiet
-from dskype.distribution.agrid_learning import box_of_messages
+from dskype.distribution.agrid.learning import box_of_messages
 from dskype.spouts.batch import MessageBatch
 
 __all__ = ["BATCH", "CALL", "Measured", "TooSlowError", "compile_us", "insert", "options_over", "warm_up", "within"]

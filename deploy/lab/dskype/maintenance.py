@@ -10,7 +10,7 @@ import numpy as np
 from dskype.deploy.client.balancing import balance, decide
 from dskype.deploy.lab.dskype.workload import View, sample_of
 from dskype.distribution.base import Distributor
-from dskype.distribution.partitioned import Partitioned, measure
+from dskype.distribution.methods.partitioned import Partitioned, measure
 
 __all__ = ["MONITOR", "SAMPLE", "maintain"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dskype.bolts.boolean.programs import compile_expression
-from dskype.distribution.triggers import Normal, normalize
+from dskype.distribution.routing.triggers import Normal, normalize
 
 __all__ = ["Decomposed", "decompose"]
 

@@ -23,10 +23,10 @@ from dskype.deploy.lab.corpus import Corpus
 from dskype.deploy.lab.ps2stream.simulation import Method, RegionalWorkload, UpdatedSimulation, draw_group, learn
 from dskype.deploy.lab.tornado.simulation import Scale
 from dskype.distribution.base import Sample
-from dskype.distribution.hybrid_distributor import HybridDistributor
-from dskype.distribution.kdt_tree import divide_space
-from dskype.distribution.migration import SELECTIONS, Movable, loads_of_zones
-from dskype.distribution.recent_sample import sample_of
+from dskype.distribution.hybrid.distributor import HybridDistributor
+from dskype.distribution.hybrid.kdt_tree import divide_space
+from dskype.distribution.hybrid.migration import SELECTIONS, Movable, loads_of_zones
+from dskype.distribution.learning.recent_sample import sample_of
 from dskype.distribution.subscriptions import BooleanSubscription, decode_subscription
 from dskype.spouts.settings import DEFAULTS
 from dskype.topology.core.values import pack_state, unpack_state

@@ -23,7 +23,7 @@ from dskype.deploy.lab.tornado.simulation import Scale
 from dskype.deploy.machine.terminal import say
 from dskype.distribution import DISTRIBUTORS
 from dskype.distribution.base import Distributor
-from dskype.distribution.gridt_distributor import GridtDistributor
+from dskype.distribution.hybrid.gridt_distributor import GridtDistributor
 from dskype.distribution.trials import interest_of
 
 __all__ = ["GRID", "Bench", "add_arguments", "run", "run_experiments", "with_rows"]

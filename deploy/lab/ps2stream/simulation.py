@@ -25,8 +25,8 @@ from dskype.deploy.lab.corpus import Corpus
 from dskype.deploy.lab.tornado.simulation import BooleanSimulation, Scale
 from dskype.distribution import distributor_class
 from dskype.distribution.base import Distributor, Sample
-from dskype.distribution.loads import UPDATES_PER_MESSAGE
-from dskype.distribution.recent_sample import sample_of
+from dskype.distribution.hybrid.loads import UPDATES_PER_MESSAGE
+from dskype.distribution.learning.recent_sample import sample_of
 from dskype.distribution.subscriptions import BooleanSubscription
 from dskype.distribution.trials import interest_of
 from dskype.spouts.batch import MessageBatch, select_lists

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from dskype.deploy.lab.ps2stream.hypergraphs import partition_hypergraph
-from dskype.distribution.agrid import AGrid, CellBox
+from dskype.distribution.agrid.grid import AGrid, CellBox
 from dskype.distribution.base import Sample
-from dskype.distribution.gridt import BUCKETS, Part, Zone
-from dskype.distribution.gridt_distributor import GridtDistributor, sample_loads
-from dskype.distribution.kdt_tree import assign_items
-from dskype.distribution.leaf_loads import Leaf
+from dskype.distribution.hybrid.gridt import BUCKETS, Part, Zone
+from dskype.distribution.hybrid.gridt_distributor import GridtDistributor, sample_loads
+from dskype.distribution.hybrid.kdt_tree import assign_items
+from dskype.distribution.hybrid.leaf_loads import Leaf
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["METHODS", "TextPartitioningDistributor"]

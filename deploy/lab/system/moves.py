@@ -32,7 +32,7 @@ from dskype.deploy.lab.system.moves_scenes import EVALUATORS, ROUTING_UNITS, ByH
 from dskype.deploy.lab.system.throughput_arguments import add_verify
 from dskype.deploy.machine.signals import end_on_sigterm
 from dskype.deploy.machine.terminal import say
-from dskype.distribution.migration import SELECTIONS
+from dskype.distribution.hybrid.migration import SELECTIONS
 from dskype.topology.local import LocalCluster
 
 __all__ = ["add_arguments", "claims", "run"]

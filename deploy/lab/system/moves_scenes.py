@@ -20,9 +20,9 @@ from dskype.deploy.lab.boolean.learning import sample_of_records
 from dskype.deploy.lab.system import throughput
 from dskype.deploy.lab.system.latencies import Latencies
 from dskype.deploy.machine.terminal import say
-from dskype.distribution.agrid_distributor import AGridDistributor
+from dskype.distribution.agrid.distributor import AGridDistributor
 from dskype.distribution.base import Sample
-from dskype.distribution.hybrid_distributor import HybridDistributor
+from dskype.distribution.hybrid.distributor import HybridDistributor
 from dskype.spouts.settings import DEFAULTS, Settings
 from dskype.spouts.vocabulary import Vocabulary
 

@@ -5,7 +5,7 @@ The operations that the routing unit then decides take the next second: the sour
 :data:`TRANSFER_COST` each on both sides. After that the routes change. The load of an evaluator is the cost of its messages and of these transfers.
 
 *Throughput* is what the busiest evaluator leaves: messages per unit of its load. *Balance* is the greatest load by the mean, over
-:data:`WINDOW_S` seconds. What balancing sends is counted as bytes of the messages that :mod:`dskype.distribution.balancing` defines; centralized
+:data:`WINDOW_S` seconds. What balancing sends is counted as bytes of the messages that :mod:`dskype.distribution.agrid.balancing` defines; centralized
 balancing would decide the same, but every evaluator would send the cost and the subscriptions of each cell that has changed.
 """
 
@@ -19,10 +19,22 @@ import numpy as np
 
 from dskype.deploy.lab.corpus import Corpus
 from dskype.deploy.lab.tornado.balancing_workload import Second, WorkloadSetting, play
-from dskype.distribution.aggregates import Workload
-from dskype.distribution.agrid import AGrid, CellBox
-from dskype.distribution.agrid_learning import CellCosts, initial_partitions
-from dskype.distribution.balancing import BOX_BYTES, OPERATION_BYTES, Balance, Operation, Shift, boxes_after, decide, evaluators_of, moves_of, sized, summarize
+from dskype.distribution.agrid.aggregates import Workload
+from dskype.distribution.agrid.balancing import (
+    BOX_BYTES,
+    OPERATION_BYTES,
+    Balance,
+    Operation,
+    Shift,
+    boxes_after,
+    decide,
+    evaluators_of,
+    moves_of,
+    sized,
+    summarize,
+)
+from dskype.distribution.agrid.grid import AGrid, CellBox
+from dskype.distribution.agrid.learning import CellCosts, initial_partitions
 
 __all__ = ["TRANSFER_COST", "WINDOW_S", "BalancingSetting", "Evaluators", "simulate"]
 

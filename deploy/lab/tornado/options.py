@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dskype.bolts.boolean.base import BooleanIndex
-from dskype.distribution.agrid import WORLD
+from dskype.distribution.agrid.grid import WORLD
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["box", "number", "whole"]

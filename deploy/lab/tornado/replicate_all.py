@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from dskype.distribution.base import Placed
+from dskype.distribution.methods.unlearned import Unlearned
 from dskype.distribution.subscriptions import Subscription
-from dskype.distribution.unlearned import Unlearned
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.groupings import RowTasks
 

@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dskype.distribution.agrid_kernels import cell
-from dskype.distribution.route_kernels import with_room
+from dskype.distribution.agrid._kernels import cell
+from dskype.distribution.routing.route_kernels import with_room
 from dskype.topology.kernel_cache import njit
 
 __all__ = ["CellFrame", "TreeArrays", "fill", "grid_areas", "grid_points", "tree_areas", "tree_points"]
 
 
 class CellFrame(NamedTuple):
-    """Where the cells of a grid are; as in :class:`~dskype.distribution.agrid_kernels.GridArrays`."""
+    """Where the cells of a grid are; as in :class:`~dskype.distribution.agrid._kernels.GridArrays`."""
 
     west: float
     south: float

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dskype.deploy.lab.tornado import router_kernels as kernels
-from dskype.distribution.agrid import AGrid
+from dskype.distribution.agrid.grid import AGrid
 
 __all__ = ["GridRouter", "TreeRouter"]
 

@@ -25,8 +25,8 @@ from dskype.deploy.lab.emulator.measure import print_table
 from dskype.deploy.lab.system.throughput_report import machine
 from dskype.deploy.lab.tornado.routers import GridRouter, TreeRouter
 from dskype.deploy.machine.terminal import say
-from dskype.distribution.agrid import WORLD, AGrid, CellBox
-from dskype.distribution.agrid_learning import CellCosts, initial_partitions
+from dskype.distribution.agrid.grid import WORLD, AGrid, CellBox
+from dskype.distribution.agrid.learning import CellCosts, initial_partitions
 
 __all__ = ["ROUTERS", "add_arguments", "compare", "run"]
 

@@ -29,9 +29,9 @@ from dskype.deploy.lab.comparing import quiet
 from dskype.deploy.lab.corpus import Corpus
 from dskype.deploy.lab.dskype.frames import Frames, decoded, encode_frames, ids_of, message_columns
 from dskype.deploy.lab.tornado.routers import GridRouter, TreeRouter
-from dskype.distribution.agrid_distributor import AGridDistributor
+from dskype.distribution.agrid.distributor import AGridDistributor
 from dskype.distribution.base import Distributor, Placed, Sample
-from dskype.distribution.interest import Interest
+from dskype.distribution.routing.interest import Interest
 from dskype.distribution.subscriptions import BooleanSubscription, Subscription
 from dskype.distribution.trials import routes_of
 from dskype.spouts.areas import centres
@@ -108,7 +108,7 @@ def draw_workload(corpus: Corpus, world: World, scale: Scale) -> BooleanWorkload
 
 
 def _sample(messages: MessageBatch, boxes: np.ndarray, triggers: np.ndarray) -> Sample:
-    """Return a sample of conjunctions as :func:`dskype.distribution.sampling.make_sample` does."""
+    """Return a sample of conjunctions as :func:`dskype.distribution.learning.sampling.make_sample` does."""
     n = len(boxes)
     lat, lon = centres(boxes)
     return Sample(messages, np.ones(n, np.int64), np.zeros(n), lat, lon, np.arange(n + 1), triggers, np.ones(n), np.full(n, -np.inf), np.ones(n), boxes)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from dskype.distribution.base import Placed
+from dskype.distribution.methods.unlearned import Unlearned
+from dskype.distribution.routing.triggers import routing_terms
 from dskype.distribution.subscriptions import Subscription
-from dskype.distribution.triggers import routing_terms
-from dskype.distribution.unlearned import Unlearned
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.groupings import RowTasks
 

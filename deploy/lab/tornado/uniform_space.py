@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dskype.distribution.agrid_distributor import AGridDistributor
+from dskype.distribution.agrid.distributor import AGridDistributor
 from dskype.distribution.base import Sample
 
 __all__ = ["UniformSpaceDistributor"]

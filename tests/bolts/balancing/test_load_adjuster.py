@@ -14,7 +14,7 @@ from dskype.bolts.message_queue import Arrived
 from dskype.bolts.protocol.balance import LoadReport, PartitionMap, decode_balance
 from dskype.bolts.protocol.placements import decode_placement
 from dskype.distribution import make_distributor
-from dskype.distribution.hybrid_distributor import HybridDistributor
+from dskype.distribution.hybrid.distributor import HybridDistributor
 from dskype.distribution.subscriptions import BooleanSubscription
 from dskype.spouts.batch import Details, MessageBatch
 from dskype.spouts.settings import Settings

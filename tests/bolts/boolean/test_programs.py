@@ -3,7 +3,7 @@ import itertools
 import pytest
 
 from dskype.bolts.boolean.programs import AND, GENERAL, OR, compile_expression
-from dskype.distribution.triggers import normalize, triggers
+from dskype.distribution.routing.triggers import normalize, triggers
 from dskype.topology import IllegalArgumentException
 from tests.naive import satisfies
 

@@ -8,8 +8,8 @@ from dskype.bolts.protocol.merging import Claim, ReplicaDropped, ReplicaGone, Re
 from dskype.bolts.protocol.placements import AllMoved, End, Epoch, Placement, PlanMarker, Survey, decode_placement
 from dskype.bolts.protocol.reports import EXPIRED, SHORT, ReplicaReport, ReportedPlacement
 from dskype.bolts.ranked_lists import RankedList
-from dskype.distribution.aggregates import Split, Strip, StripLoad
-from dskype.distribution.balancing import CornerOffer, Merger, Part, Summary
+from dskype.distribution.agrid.aggregates import Split, Strip, StripLoad
+from dskype.distribution.agrid.balancing import CornerOffer, Merger, Part, Summary
 from dskype.distribution.subscriptions import BooleanSubscription, TopkSubscription, decode_subscription
 from dskype.topology.core.values import pack_state, unpack_state
 

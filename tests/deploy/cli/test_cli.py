@@ -661,7 +661,7 @@ def test_partitions_are_drawn_as_the_newest_plan_says(monkeypatch: pytest.Monkey
 
     from dskype.deploy.cli import partition_map
     from dskype.distribution import make_distributor
-    from dskype.distribution.agrid_distributor import AGridDistributor
+    from dskype.distribution.agrid.distributor import AGridDistributor
 
     start = make_distributor("agrid", 2, {"granularity": 8})
     assert isinstance(start, AGridDistributor)

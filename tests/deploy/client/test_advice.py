@@ -10,7 +10,7 @@ import pytest
 from dskype.deploy.cli.main import main
 from dskype.deploy.client.advice import CANDIDATES, Costs, advise, reasons
 from dskype.distribution import distributor_class, make_distributor, read_plan
-from dskype.distribution.loads import LoadModel
+from dskype.distribution.hybrid.loads import LoadModel
 from dskype.distribution.trials import try_out
 from tests import naive
 from tests.distribution import worlds

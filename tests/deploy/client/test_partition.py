@@ -13,8 +13,8 @@ from dskype.deploy.client import calibration
 from dskype.deploy.client.balancing import Band, Change, decide, watch
 from dskype.deploy.client.plans import PlanOvertakenError, read_current, send_plan
 from dskype.distribution import distributor_class, make_distributor, read_plan
-from dskype.distribution.loads import LoadModel
-from dskype.distribution.partitioned import measure
+from dskype.distribution.hybrid.loads import LoadModel
+from dskype.distribution.methods.partitioned import measure
 from dskype.spouts.settings import Settings
 from dskype.topology.errors import IllegalArgumentException, TopologyError
 from tests.distribution import worlds

@@ -12,8 +12,8 @@ from dskype.deploy.lab.corpus import Corpus
 from dskype.deploy.lab.tornado.balancing import GOALS, HEADINGS, run_all, table
 from dskype.deploy.lab.tornado.balancing_simulation import BalancingSetting, Evaluators, learned_grid, simulate
 from dskype.deploy.lab.tornado.balancing_workload import WorkloadSetting, play
-from dskype.distribution.aggregates import Workload
-from dskype.distribution.balancing import Balance, Shift, decide, sized, summarize
+from dskype.distribution.agrid.aggregates import Workload
+from dskype.distribution.agrid.balancing import Balance, Shift, decide, sized, summarize
 
 TINY = WorkloadSetting(grid=60, subscriptions=200, lifetime_s=20, side=0.05, messages_per_s=500, calm_s=8, moves=2, hot_s=30, hot_scale=0.3)
 

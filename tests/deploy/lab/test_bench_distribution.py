@@ -27,7 +27,7 @@ from dskype.deploy.lab.dskype.workload import LONG, PLACES, DataSet, Scale, Work
 from dskype.deploy.lab.ps2stream.simulation import Method
 from dskype.deploy.lab.system import throughput_report
 from dskype.distribution import DISTRIBUTORS, make_distributor
-from dskype.distribution.partitioned import measure
+from dskype.distribution.methods.partitioned import measure
 from tests import naive
 from tests.deploy.lab.reported import assert_claims_follow, assert_reported, assert_reported_without_plots
 

@@ -19,7 +19,7 @@ from dskype.deploy.lab.scoreboard import PAPERS, page, read_results, verdicts
 from dskype.deploy.lab.tornado.experiments import EXPERIMENTS
 
 BENCHMARKS = Path(__file__).parents[3] / "docs/benchmarks"
-FILE = "distribution/interest.py"
+FILE = "distribution/routing/interest.py"
 
 
 def ran(paper="tornado", experiment="alternatives", rows=(), date="2026-11-28", code=None):
@@ -97,15 +97,26 @@ def test_an_experiment_that_names_its_data_set_counts_whatever_that_is(data, exp
 
 def test_code_is_old_when_it_says_something_else_or_is_gone(tmp_path, monkeypatch):
     monkeypatch.setattr(results, "ROOT", tmp_path)
-    file = tmp_path / "a.py"
-    file.write_text('"""What it is."""\n\ndef f(x):\n    """Return one more."""\n    # because\n    return x + 1\n')
-    result = {"code": code_digests(["a.py"])}
-    file.write_text('# a note\n"""Something else,\n\non several lines."""\n\n\ndef f(x):\n    return x + 1\n')
-    assert changed_files(result) == [], "docstrings, comments and empty lines do not count"
-    file.write_text("def f(x):\n    return x + 2\n")
-    assert changed_files(result) == ["a.py"]
+    file = tmp_path / "bolts/a.py"
+    file.parent.mkdir()
+    file.write_text(
+        '"""What it is."""\nfrom dskype.bolts.filters import (\n    g,\n    h,\n)\n\ndef f(x):\n    """Return one more."""\n    # because\n    return g(x) + h(1)\n'
+    )
+    result = {"code": code_digests(["bolts/a.py"])}
+    file.write_text(
+        '# a note\n"""Something else,\n\non several lines."""\n\nfrom dskype.bolts.quotas import h\nfrom dskype.bolts.filters import _g as g\n\ndef f(x):\n    return g(x) + h(1)\n'
+    )
+    assert changed_files(result) == [], "docstrings, comments, empty lines and places of imports do not count"
+    file = file.rename(tmp_path / "bolts/moved.py")
+    assert changed_files(result) == [], "a file that was moved is the same code"
+    for other in (
+        "from dskype.bolts.filters import g, i\n\ndef f(x):\n    return g(x) + h(1)\n",
+        "from dskype.bolts.filters import g, h\n\ndef f(x):\n    return g(x) + h(2)\n",
+    ):
+        file.write_text(other)
+        assert changed_files(result) == ["bolts/a.py"]
     file.unlink()
-    assert changed_files(result) == ["a.py"]
+    assert changed_files(result) == ["bolts/a.py"]
 
 
 def test_a_file_that_was_written_while_the_benchmark_ran_makes_its_result_one_of_old_code(monkeypatch):

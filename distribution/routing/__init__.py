@@ -1,0 +1,1 @@
+"""Routing: routing terms, interest, and the kernels that say where messages and subscriptions go."""
