@@ -11,7 +11,7 @@ from dskype.bolts.balancing.evaluator import Evaluator
 from dskype.bolts.balancing.load_adjuster import LoadAdjuster
 from dskype.bolts.balancing.partition_balancer import PartitionBalancer
 from dskype.bolts.balancing.workload_meter import LoadMeter, WorkloadMeter
-from dskype.bolts.placement.replicated import ReplicatedPlacement
+from dskype.bolts.placement.epochs import Epochs
 from dskype.bolts.protocol.balance import BalanceMessage, HandedOver
 from dskype.distribution import distributor_class, distributor_of_plan
 from dskype.distribution.hybrid.distributor import HybridDistributor
@@ -20,7 +20,7 @@ from dskype.spouts.settings import Settings
 __all__ = ["make_balancer", "make_meter"]
 
 
-def make_balancer(settings: Settings, placement: ReplicatedPlacement, write: Callable[[bytes], None], context: Any, sources: int) -> Balancer:
+def make_balancer(settings: Settings, epochs: Epochs, write: Callable[[bytes], None], context: Any, sources: int) -> Balancer:
     """Return what decides for the subscription tasks.
 
     :param write: writes a record to the topic of plans.
@@ -28,8 +28,8 @@ def make_balancer(settings: Settings, placement: ReplicatedPlacement, write: Cal
     """
     assert settings.balance is not None
     if issubclass(distributor_class(settings.distributor), HybridDistributor):
-        return LoadAdjuster(settings.balance, placement, write, context, sources)
-    return PartitionBalancer(settings.balance, placement, write, context)
+        return LoadAdjuster(settings.balance, epochs, write, context, sources)
+    return PartitionBalancer(settings.balance, epochs, write, context)
 
 
 def make_meter(

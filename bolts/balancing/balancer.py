@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dskype.bolts.placement.replicated import ReplicatedPlacement
+from dskype.bolts.placement.epochs import Epochs
 from dskype.bolts.protocol.balance import BalanceMessage, PartitionMap
 from dskype.distribution.subscriptions import Subscription
 from dskype.spouts.batch import MessageBatch
@@ -28,13 +28,13 @@ class Balancer(ABC):
     """Decides for all subscription tasks; see the module.
 
     :param settings: of load balancing.
-    :param placement: of this distribution task.
+    :param epochs: of this distribution task, with its plans and its registry.
     :param write: writes a record to the topic of plans.
     :param context: context of the bolt, for metrics.
     """
 
-    def __init__(self, settings: BalanceSettings, placement: ReplicatedPlacement, write: Callable[[bytes], None], context: Any) -> None:
-        self._settings, self._placement, self._write = settings, placement, write
+    def __init__(self, settings: BalanceSettings, epochs: Epochs, write: Callable[[bytes], None], context: Any) -> None:
+        self._settings, self._epochs, self._plans, self._write = settings, epochs, epochs.plans, write
         self._announced = -1  # version of the plan by which the subscription tasks measure
         self._round = self._rest_until = 0
         self._proposed = 0  # version of the last plan
@@ -54,18 +54,17 @@ class Balancer(ABC):
 
     def advance(self) -> None:
         """Tell the subscription tasks which plan is in force when a change is over. To be called after every batch."""
-        placement = self._placement
-        if self._changing() or placement.version == self._announced:
+        plans = self._plans
+        if self._changing() or plans.version == self._announced:
             return
-        self._announced = placement.version
+        self._announced = plans.version
         self._rest_until = self._round + self._settings.rest_periods
-        message = PartitionMap(placement.version, self._begin_plan())
-        for index in range(placement.distributor.tasks):
-            placement.send_to(index, message)
+        message = PartitionMap(plans.version, self._begin_plan())
+        self._epochs.send_to_all(message)
 
     def _changing(self) -> bool:
         """Tell whether reports would say nothing about one plan."""
-        return self._placement.changing
+        return self._plans.changing
 
     @abstractmethod
     def _begin_plan(self) -> Mapping[str, Any] | None:
@@ -73,7 +72,7 @@ class Balancer(ABC):
 
     def _replaced(self) -> bool:
         """Tell whether the plan that is measured is not the newest one."""
-        return self._changing() or self._placement.version != self._announced or self._proposed > self._placement.newest
+        return self._changing() or self._plans.version != self._announced or self._proposed > self._plans.newest
 
     def _begin_round(self, costs: list[float]) -> bool:
         """Begin the next round of reports; return whether something may be decided."""
@@ -84,11 +83,11 @@ class Balancer(ABC):
 
     def _propose(self, plan: Mapping[str, Any]) -> bool:
         """Write a plan, unless it is too large for a record; return whether it was written."""
-        value = json.dumps({"v": 1, "version": self._placement.newest + 1, "plan": plan}, separators=(",", ":")).encode()
+        value = json.dumps({"v": 1, "version": self._plans.newest + 1, "plan": plan}, separators=(",", ":")).encode()
         if len(value) > PLAN_BYTES_MAX:
-            self._placement.report_error(f"a plan of {len(value):,} bytes is too large for a record, and is not used")
+            self._epochs.collector.report_error(f"a plan of {len(value):,} bytes is too large for a record, and is not used")
             return False
-        self._proposed = self._placement.newest + 1
+        self._proposed = self._plans.newest + 1
         self._decisions.inc()
         self._write(value)
         return True

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dskype.bolts.balancing.balancer import Balancer
-from dskype.bolts.placement.replicated import ReplicatedPlacement
+from dskype.bolts.placement.epochs import Epochs
 from dskype.bolts.protocol.balance import BalanceMessage, LoadReport
 from dskype.distribution.base import TAKEOVER, Sample
 from dskype.distribution.hybrid.distributor import HybridDistributor
@@ -46,8 +46,8 @@ class LoadAdjuster(Balancer):
     :param sources: number of distribution tasks. The subscriptions are spread over them.
     """
 
-    def __init__(self, settings: BalanceSettings, placement: ReplicatedPlacement, write: Callable[[bytes], None], context: Any, sources: int) -> None:
-        super().__init__(settings, placement, write, context)
+    def __init__(self, settings: BalanceSettings, epochs: Epochs, write: Callable[[bytes], None], context: Any, sources: int) -> None:
+        super().__init__(settings, epochs, write, context)
         self._sources = sources
         self._recent = RecentSample(settings.sample)
         self._model = LoadModel(**self._distributor().options["costs"])
@@ -60,7 +60,7 @@ class LoadAdjuster(Balancer):
         self._counters = {name: context.register_counter(name) for name in ("balance_moved", "balance_takeovers", "balance_refusals")}
 
     def _distributor(self) -> HybridDistributor:
-        found = self._placement.distributor
+        found = self._plans.present
         assert isinstance(found, HybridDistributor)
         return found
 
@@ -74,12 +74,12 @@ class LoadAdjuster(Balancer):
     def register(self, name: str, subscription: Subscription) -> None:
         """Take a subscription into the sample."""
         self._registered += 1
-        self._recent.register(name, subscription, self._placement.has)
+        self._recent.register(name, subscription, self._epochs.registry.has)
 
     # -- plans --------------------------------------------------------------------------------------------------------
 
     def _changing(self) -> bool:
-        return self._placement.changing and not self._placement.taking_over
+        return self._plans.changing and self._plans.takeover is None
 
     def _begin_plan(self) -> Mapping[str, Any] | None:
         self._reports, self._strained = {}, 0
@@ -113,19 +113,19 @@ class LoadAdjuster(Balancer):
             self._repartition_at = self._round + self._repartition_rounds
             if self._repartition():
                 return
-        if self._strained >= _PATIENCE and self._round >= self._adjust_from and not self._placement.taking_over:
+        if self._strained >= _PATIENCE and self._round >= self._adjust_from and self._plans.takeover is None:
             self._adjust(max(costs))
 
     def _sample(self) -> Sample | None:
         """Return the sample; None: it is too small."""
-        found = self._recent.sample(self._placement.has)
+        found = self._recent.sample(self._epochs.registry.has)
         return found if min(found.n, found.messages.n) >= _FEWEST else None
 
     def _measured(self, sample: Sample) -> dict[str, Any]:
         """Return about how many subscriptions there are, and the costs with as many updates as there have been."""
         updates = (self._registered / max(1.0, self._messages)) / (UPDATES_PER_MESSAGE / 2)
         costs = self._model._replace(insert_us=updates * self._model.insert_us, remove_us=updates * self._model.remove_us)
-        return {"subscriptions": max(sample.n, self._placement.registered * self._sources), "costs": costs._asdict()}
+        return {"subscriptions": max(sample.n, len(self._epochs.registry) * self._sources), "costs": costs._asdict()}
 
     def _adjust(self, cost: float) -> None:
         """Adjust the plan locally, if that is worth the migration.
@@ -146,7 +146,7 @@ class LoadAdjuster(Balancer):
 
     def _repartition(self) -> bool:
         """Try a plan from scratch, or end a takeover; return whether a plan was written."""
-        if self._placement.taking_over:
+        if self._plans.takeover is not None:
             return self._propose(self._distributor().plan())
         sample = self._sample()
         if sample is None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dskype.bolts.balancing.balancer import Balancer
-from dskype.bolts.placement.replicated import ReplicatedPlacement
+from dskype.bolts.placement.epochs import Epochs
 from dskype.bolts.protocol.balance import BalanceMessage, ShiftSized, SizeShift, WorkloadReport
 from dskype.distribution.agrid.aggregates import Strip
 from dskype.distribution.agrid.balancing import REDUCTION_LASTS, Balance, Merger, Move, Operation, Part, Shift, SplitMerge, Summary, decide, moves_of
@@ -23,8 +23,8 @@ _REFUSED_ROUNDS = 10
 class PartitionBalancer(Balancer):
     """Decides by ``decide`` of :mod:`dskype.distribution.agrid.balancing`. Parameters are those of :class:`~dskype.bolts.balancing.balancer.Balancer`."""
 
-    def __init__(self, settings: BalanceSettings, placement: ReplicatedPlacement, write: Callable[[bytes], None], context: Any) -> None:
-        super().__init__(settings, placement, write, context)
+    def __init__(self, settings: BalanceSettings, epochs: Epochs, write: Callable[[bytes], None], context: Any) -> None:
+        super().__init__(settings, epochs, write, context)
         self._boxes: dict[int, CellBox] = {}  # the partitions that are measured, by task; empty: they cannot be balanced
         self._summaries: dict[int, Summary] = {}  # of the present round
         self._decision = 0
@@ -39,13 +39,13 @@ class PartitionBalancer(Balancer):
     def _begin_plan(self) -> Mapping[str, Any]:
         self._read_boxes()
         self._summaries, self._operations, self._waits_for = {}, [], []
-        return self._placement.distributor.plan()
+        return self._plans.present.plan()
 
     def _read_boxes(self) -> None:
         self._boxes = self._distributor().task_boxes() or {}
 
     def _distributor(self) -> AGridDistributor:
-        found = self._placement.distributor
+        found = self._plans.present
         assert isinstance(found, AGridDistributor)
         return found
 
@@ -80,7 +80,7 @@ class PartitionBalancer(Balancer):
         open_shifts = [operation for operation in self._operations if isinstance(operation, Shift) and operation.size is None]
         self._waits_for = [shift.source for shift in open_shifts]
         for shift in open_shifts:
-            self._placement.send_to(shift.source, SizeShift(self._decision, shift.target, shift.side, shift.cost, self._costs[shift.source]))
+            self._epochs.send(shift.source, "", "", SizeShift(self._decision, shift.target, shift.side, shift.cost, self._costs[shift.source]))
         self._propose_if_complete()
 
     def _record_size(self, message: ShiftSized) -> None:
@@ -132,7 +132,7 @@ class PartitionBalancer(Balancer):
         self._costs, self._waits_for = dict(state["costs"]), list(state["waits_for"])
         self._refused = {(source, target): until for source, target, until in state["refused"]}
         self._boxes = {}
-        if self._announced == self._placement.version:
+        if self._announced == self._plans.version:
             self._read_boxes()
 
 

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from dskype.distribution import Distributor, Placed
 from dskype.distribution.subscriptions import Subscription
-from dskype.spouts import streams
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.groupings import RowTasks
 from dskype.topology.tuples import TupleBatch
@@ -19,24 +14,11 @@ __all__ = ["PlacementStrategy"]
 
 
 class PlacementStrategy(ABC):
-    """Places the subscriptions that a distribution task owns, and routes the messages that pass through it.
+    """Places the subscriptions that a distribution task owns, and routes the messages that pass through it. The distribution bolt makes one in ``prepare``."""
 
-    The distribution bolt makes one in ``prepare``.
-
-    :param distributor: chooses tasks.
-    :param tasks: ids of the subscription tasks, by index.
-    :param collector: collector of the bolt.
-    """
-
-    lasting = True
-    """Whether floors of replicas, apart from evaluations, only rise. With a half-life they fall all the time, and no guard would hold for long."""
-
-    def __init__(self, distributor: Distributor, tasks: Sequence[int], collector: Any) -> None:
-        self._distributor, self._tasks, self._collector = distributor, list(tasks), collector
-
+    @abstractmethod
     def routes(self, messages: MessageBatch) -> RowTasks | None:
         """Return which task indexes get which messages; None: every task gets all messages."""
-        return self._distributor.message_tasks(messages)
 
     def has_room(self, name: str, limit: int) -> bool:
         """Tell whether a subscription can be registered without exceeding ``limit``; a known one always can. Default: subscription tasks check their own numbers."""
@@ -46,10 +28,6 @@ class PlacementStrategy(ABC):
     def register(self, name: str, registration: str, subscription: Subscription) -> None:
         """Place a subscription. It replaces the one of the same name."""
 
-    def _place_by(self, distributor: Distributor, name: str, subscription: Subscription, floor: float | None) -> Placed:
-        """Choose tasks for a subscription by one plan; without lasting floors, all to which a message may go that has one of its words."""
-        return distributor.place(name, subscription, floor if self.lasting else -np.inf)
-
     @abstractmethod
     def unregister(self, name: str, registration: str) -> None:
         """End a subscription.
@@ -57,14 +35,9 @@ class PlacementStrategy(ABC):
         :param registration: the place of the record that ends it.
         """
 
-    def _send_record(self, indexes: Iterable[int], name: str, registration: str, record: Mapping[str, Any] | None) -> None:
-        placement = streams.Placements(subscription=name, registration=registration, placement=record)
-        for index in indexes:
-            placement.emit_direct(self._collector, self._tasks[index])
-
     @abstractmethod
     def handle(self, batch: TupleBatch) -> None:
-        """Handle tuples of the streams ``shortages``, ``plans`` and ``switched``."""
+        """Handle tuples of the streams between the tasks of the topology: ``shortages``, ``plans``, ``switched`` and ``interest``."""
 
     def advance(self, watermark: int) -> None:
         """Record the watermark of the distribution task. Default: nothing."""

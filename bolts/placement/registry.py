@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 __all__ = ["Entry", "Registry", "SubscriptionInterest"]
@@ -51,6 +50,10 @@ class Registry:
     def __len__(self) -> int:
         return len(self._packed)
 
+    def has(self, subscription: str) -> bool:
+        """Tell whether a subscription is registered."""
+        return subscription in self._packed
+
     def names(self) -> list[str]:
         """Return all ids."""
         return list(self._packed)
@@ -70,15 +73,15 @@ class Registry:
         packed = self._packed.get(subscription)
         return packed is not None and bool(packed[0]) and _count(packed) > 1
 
-    def set(self, subscription: str, registration: str, topk: bool, epoch: int, tasks: Iterable[int], interest: SubscriptionInterest | None = None) -> None:
+    def set(self, subscription: str, entry: Entry) -> None:
         """Remember a placement."""
-        if interest is not None:
-            self._interest[subscription] = _packed(interest)
+        if entry.interest is not None:
+            self._interest[subscription] = _packed(entry.interest)
         self._uncount(self._packed.get(subscription))
-        partition, _, offset = registration.partition("-")
-        tasks = tuple(tasks)
-        self._packed[subscription] = _HEAD.pack(topk, int(partition), int(offset), epoch) + struct.pack(f"<{len(tasks)}H", *tasks)
-        self.replicas += len(tasks)
+        partition, _, offset = entry.registration.partition("-")
+        head = _HEAD.pack(entry.topk, int(partition), int(offset), entry.epoch)
+        self._packed[subscription] = head + struct.pack(f"<{len(entry.tasks)}H", *entry.tasks)
+        self.replicas += len(entry.tasks)
 
     def remove(self, subscription: str) -> None:
         """Forget a subscription."""

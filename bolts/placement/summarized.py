@@ -13,17 +13,18 @@ placement or later; a boolean subscription matches from this watermark on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dskype.bolts.placement.base import PlacementStrategy
 from dskype.bolts.placement.interest_exchange import InterestExchange, pairs_of
-from dskype.bolts.placement.registry import Entry, SubscriptionInterest
-from dskype.bolts.placement.replicated import ReplicatedPlacement, union_of
+from dskype.bolts.placement.plans import Plans
+from dskype.bolts.placement.registry import Entry, Registry, SubscriptionInterest
+from dskype.bolts.placement.replicated import ReplicatedPlacement
 from dskype.bolts.protocol.interest import decode_interest
 from dskype.bolts.protocol.reports import SHORT, SURVEYED, Located, ReplicaReport
-from dskype.distribution import Distributor
 from dskype.distribution.routing.triggers import routing_terms
 from dskype.distribution.subscriptions import Subscription, decode_subscription
 from dskype.spouts import streams
@@ -49,26 +50,48 @@ class _Held(NamedTuple):
     report: tuple[ReplicaReport, int] | None
 
 
-class SummarizedPlacement(ReplicatedPlacement):
-    """Places subscriptions when their interest is known everywhere, and routes messages by interest; see the module.
+class _CountedRegistry(Registry):
+    """A registry whose subscriptions need their pairs."""
 
-    Parameters are those of :class:`~dskype.bolts.placement.replicated.ReplicatedPlacement`, and
+    def __init__(self, exchange: InterestExchange) -> None:
+        super().__init__()
+        self._exchange = exchange
+
+    def set(self, subscription: str, entry: Entry) -> None:
+        """Remember a placement."""
+        before = self.get(subscription)
+        self._exchange.need(*_pairs(entry))
+        super().set(subscription, entry)
+        if before is not None:
+            self._exchange.release(*_pairs(before))
+
+    def remove(self, subscription: str) -> None:
+        """Forget a subscription."""
+        if (before := self.get(subscription)) is not None:
+            self._exchange.release(*_pairs(before))
+        super().remove(subscription)
+
+
+class SummarizedPlacement(PlacementStrategy):
+    """Lets registrations and reports through to a :class:`~dskype.bolts.placement.replicated.ReplicatedPlacement`, and routes messages by interest.
+
+    ::
+
+        registration, report --hold: a pair is not settled--> waiting --let through: all are--> ReplicatedPlacement
+                  |                                                                                ^
+                  +------------------------------- all pairs are settled -------------------------+
+
+    Parameters are those of ``ReplicatedPlacement``, and
 
     :param others: ids of the other distribution tasks.
     """
 
-    def __init__(
-        self,
-        distributor: Distributor,
-        make: Callable[[Mapping[str, Any]], Distributor],
-        tasks: list[int],
-        collector: Any,
-        context: Any,
-        window: int,
-        others: Iterable[int],
-    ) -> None:
-        super().__init__(distributor, make, tasks, collector, context, window)
-        self._exchange = InterestExchange(self._distributor.regions(), others, collector, context)
+    def __init__(self, plans: Plans, tasks: Sequence[int], collector: Any, context: Any, window: int, others: Iterable[int], objects: bool = False) -> None:
+        self._plans = plans
+        self._exchange = InterestExchange(plans.present.regions(), others, collector, context)
+        self._registry = _CountedRegistry(self._exchange)
+        self._replicated = ReplicatedPlacement(plans, tasks, collector, context, window, objects, self._registry)
+        self.epochs = self._replicated.epochs
         self._registrations: dict[str, list[tuple[str, Subscription]]] = {}  # held, by name, in order
         self._waiting: dict[int, list[_Held]] = {}  # by the number that has to be settled
         context.register_gauge("held_registrations", lambda: len(self._registrations))
@@ -80,48 +103,17 @@ class SummarizedPlacement(ReplicatedPlacement):
 
         What each plan finds in one step is complete for the subscriptions that this plan places, so both together are complete.
         """
-        found = self._exchange.wanted(self._distributor, messages)
-        if found is not None and self._old is not None:
-            found = union_of(found, self._exchange.wanted(self._old, messages), len(self._tasks))
+        found = self._plans.routes(lambda plan: self._exchange.wanted(plan, messages))
         if found is not None:
-            self._record_positions(messages)
+            self._replicated.record(messages)
             return found
-        return self._exchange.filter(self._distributor, messages, super().routes(messages))
-
-    # -- interest -----------------------------------------------------------------------------------------------------
-
-    def _remember(self, name: str, entry: Entry, subscription: Subscription | None) -> None:
-        before = self._registry.get(name)
-        if before is None or before.registration != entry.registration:
-            entry = entry._replace(interest=self._interest(subscription))
-        self._exchange.need(*_pairs(entry))
-        super()._remember(name, entry, subscription)
-        if before is not None:
-            self._exchange.release(*_pairs(before))
-
-    def _forget(self, name: str) -> None:
-        self._exchange.release(*_pairs(self._registry.get(name)))
-        super()._forget(name)
-
-    def _interest(self, subscription: Subscription) -> SubscriptionInterest:
-        regions = self._distributor.regions_of(subscription)
-        return SubscriptionInterest(None if regions is None else tuple(regions), tuple(routing_terms(subscription).tolist()))
-
-    def _hold(self, interest: SubscriptionInterest, tasks: Sequence[int], name: str, registration: str, report: tuple[ReplicaReport, int] | None) -> bool:
-        """Hold something back if a subscription cannot use its pairs on tasks yet; return whether it was held back."""
-        pairs = pairs_of(tasks if interest.regions is None else interest.regions, interest.terms)
-        number = self._exchange.need(*pairs)
-        if self._exchange.settled(number):
-            self._exchange.release(*pairs)
-            return False
-        self._waiting.setdefault(number, []).append(_Held(*pairs, name, registration, report))
-        return True
+        return self._exchange.filter(self._plans.present, messages, self._replicated.routes(messages))
 
     # -- subscriptions ------------------------------------------------------------------------------------------------
 
     def has_room(self, name: str, limit: int) -> bool:
         """Tell whether fewer than ``limit`` subscriptions are registered or held, or this one is."""
-        return super().has_room(name, limit - len(self._registrations)) or name in self._registrations
+        return self._replicated.has_room(name, limit - len(self._registrations)) or name in self._registrations
 
     def register(self, name: str, registration: str, subscription: Subscription) -> None:
         """Place a subscription as soon as its pairs are settled."""
@@ -131,41 +123,60 @@ class SummarizedPlacement(ReplicatedPlacement):
     def _place_held(self, name: str) -> None:
         """Place the held registrations of a name, one after another, unless the last one has to wait."""
         registration, subscription = self._registrations[name][-1]
-        tasks = self._place(name, subscription, self._first_threshold()).tasks
-        if not self._hold(self._interest(subscription), tasks, name, registration, None):
-            for one in self._registrations.pop(name):
-                super().register(name, *one)
+        if not self._hold(self._interest(subscription), self._replicated.place_first(name, subscription).tasks, name, registration, None):
+            self._register_held(name)
+
+    def _register_held(self, name: str) -> None:
+        for registration, subscription in self._registrations.pop(name, ()):
+            self._replicated.register(name, registration, subscription, self._interest(subscription))
+
+    def _interest(self, subscription: Subscription) -> SubscriptionInterest:
+        regions = self._plans.present.regions_of(subscription)
+        return SubscriptionInterest(None if regions is None else tuple(regions), tuple(routing_terms(subscription).tolist()))
+
+    def _hold(self, interest: SubscriptionInterest, tasks: Sequence[int], name: str, registration: str, report: tuple[ReplicaReport, int] | None) -> bool:
+        """Hold something back if a subscription cannot use its pairs on tasks yet; return whether it was held back."""
+        regions, terms = pairs_of(tasks if interest.regions is None else interest.regions, interest.terms)
+        number = self._exchange.need(regions, terms)
+        if self._exchange.settled(number):
+            self._exchange.release(regions, terms)
+            return False
+        self._waiting.setdefault(number, []).append(_Held(regions, terms, name, registration, report))
+        return True
 
     def unregister(self, name: str, registration: str = "") -> None:
         """End a subscription, and those of its registrations that are held; count an unknown one."""
-        for one in self._registrations.pop(name, ()):
-            super().register(name, *one)
-        super().unregister(name, registration)
+        self._register_held(name)
+        self._replicated.unregister(name, registration)
 
     # -- reports ------------------------------------------------------------------------------------------------------
 
     def handle(self, batch: TupleBatch) -> None:
         """Handle messages of other distribution tasks, reports of replicas, plans, and messages that a plan is in force."""
-        if batch.get_source_stream_id() != streams.Interest.name:
-            super().handle(batch)
-            return
-        for row in streams.Interest.rows(batch):
-            self._exchange.receive(decode_interest(row.kind, row.record), batch.get_source_task())
+        stream, source = batch.get_source_stream_id(), batch.get_source_task()
+        if stream == streams.Interest.name:
+            for row in streams.Interest.rows(batch):
+                self._exchange.receive(decode_interest(row.kind, row.record), source)
+        elif stream == streams.Shortages.name:
+            for report in streams.Shortages.rows(batch):
+                self.handle_report(ReplicaReport.of(report), source)
+        else:
+            self._replicated.handle(batch)
 
     def handle_report(self, report: ReplicaReport, task: int) -> None:
         """Act on a report of a task (its id) as soon as the pairs that it leads to are settled."""
         if not self._holds_report(report, task):
-            super().handle_report(report, task)
+            self._replicated.handle_report(report, task)
 
     def _holds_report(self, report: ReplicaReport, task: int) -> bool:
-        name = report.subscription
+        name, placed = report.subscription, report.placement
         entry = self._registry.get(name)
         if entry is None or (entry.registration, entry.epoch) != (report.registration, report.epoch):
             return False
-        if report.kind not in (SHORT, SURVEYED) or (report.kind == SURVEYED and name in self._reviewed):
+        if report.kind not in (SHORT, SURVEYED) or (report.kind == SURVEYED and name in self._replicated.reviews.asked):
             return False
-        placed = report.placement
-        tasks = placed.tasks if isinstance(placed, Located) else self._place(name, placed.subscription, report.floor).tasks
+        assert placed is not None and entry.interest is not None
+        tasks = placed.tasks if isinstance(placed, Located) else self._plans.place(name, placed.subscription, report.floor).tasks
         new = sorted(set(tasks) - set(entry.tasks))
         return bool(new) and self._hold(entry.interest, new, name, report.registration, (report, task))
 
@@ -174,7 +185,7 @@ class SummarizedPlacement(ReplicatedPlacement):
     def advance(self, watermark: int) -> None:
         """Record the watermark, and let through what it has settled."""
         self._exchange.advance(watermark)
-        super().advance(watermark)
+        self._replicated.advance(watermark)
         self.finish_batch()
 
     def finish_batch(self) -> None:
@@ -197,7 +208,7 @@ class SummarizedPlacement(ReplicatedPlacement):
 
     def snapshot(self) -> Any:
         """Return the state as plain values."""
-        return super().snapshot() | {
+        return self._replicated.snapshot() | {
             "interest": self._exchange.snapshot(),
             "held": [[name, [[registration, one.encode()] for registration, one in held]] for name, held in self._registrations.items()],
             "waiting": [
@@ -208,13 +219,13 @@ class SummarizedPlacement(ReplicatedPlacement):
 
     def restore(self, state: Any) -> None:
         """Continue from a snapshot."""
-        super().restore(state)
+        self._replicated.restore(state)
         self._exchange.restore(state["interest"])
         self._registrations = {name: [(registration, decode_subscription(one)) for registration, one in held] for name, held in state["held"]}
         self._waiting = {
             number: [
-                _Held(*map(np.asarray, pairs), name, registration, None if report is None else (ReplicaReport.decode(report[0]), report[1]))
-                for *pairs, name, registration, report in held
+                _Held(np.asarray(regions), np.asarray(terms), name, registration, None if report is None else (ReplicaReport.decode(report[0]), report[1]))
+                for regions, terms, name, registration, report in held
             ]
             for number, held in state["waiting"]
         }
@@ -222,4 +233,5 @@ class SummarizedPlacement(ReplicatedPlacement):
 
 def _pairs(entry: Entry) -> tuple[np.ndarray, np.ndarray]:
     """Return the pairs of a placement."""
+    assert entry.interest is not None
     return pairs_of(entry.tasks if entry.interest.regions is None else entry.interest.regions, entry.interest.terms)

@@ -11,6 +11,10 @@ from dskype.bolts.balancing import balancer as balancers
 from dskype.bolts.balancing.load_adjuster import LoadAdjuster
 from dskype.bolts.balancing.workload_meter import LoadMeter
 from dskype.bolts.message_queue import Arrived
+from dskype.bolts.placement.epochs import Epochs
+from dskype.bolts.placement.plans import Plans
+from dskype.bolts.placement.registry import Entry, Registry
+from dskype.bolts.placement.takeover import Takeover
 from dskype.bolts.protocol.balance import LoadReport, PartitionMap, decode_balance
 from dskype.bolts.protocol.placements import decode_placement
 from dskype.distribution import make_distributor
@@ -72,20 +76,12 @@ def test_a_task_counts_what_the_load_model_counts():
 # -- the distribution task ------------------------------------------------------------------------
 
 
-class Placement:
-    """What a load adjuster sees of a placement."""
-
-    def __init__(self, options):
-        self.distributor = make_distributor("hybrid", TASKS, OPTIONS | options)
-        self.version = self.newest = self.registered = 0
-        self.changing = self.taking_over = False
+class Collector:
+    def __init__(self):
         self.sent, self.errors = [], []
 
-    def send_to(self, index, message):
-        self.sent.append((index, decode_placement(stored(message.encode()))))
-
-    def has(self, name):
-        return True
+    def emit_direct(self, task, row, stream):
+        self.sent.append((task, decode_placement(stored(row[2]))))
 
     def report_error(self, problem):
         self.errors.append(problem)
@@ -106,17 +102,19 @@ class World:
     """A load adjuster that restarts after every round."""
 
     def __init__(self, options=None, **more):
-        self.settings, self.placement, self.context, self.written = settings(**more), Placement(options or {}), Context(), []
+        self.settings, self.collector, self.context, self.written = settings(**more), Collector(), Context(), []
+        self.plans = Plans(make_distributor("hybrid", TASKS, OPTIONS | (options or {})), lambda plan: make_distributor("hybrid", TASKS, OPTIONS, plan))
+        self.epochs = Epochs(Registry(), self.plans, range(TASKS), self.collector)
         self.rng, self.messages = random.Random(5), 0
         self.adjuster = self.make()
         for number in range(200):
-            self.placement.registered += 1
+            self.epochs.registry.set(f"s{number}", Entry(f"0-{number}", False, 1, (0,)))
             west, south = self.rng.uniform(-10, 8), self.rng.uniform(-10, 8)
             self.adjuster.register(f"s{number}", BooleanSubscription([west, south, west + 1, south + 1], self.rng.randrange(30), None, None))
         self.adjuster.advance()
 
     def make(self):
-        return LoadAdjuster(self.settings, self.placement, self.written.append, self.context, 1)
+        return LoadAdjuster(self.settings, self.epochs, self.written.append, self.context, 1)
 
     def count(self, name):
         return self.context.counters[name].get_count()
@@ -127,8 +125,8 @@ class World:
         self.adjuster.record(batch(self.rng, self.messages, n, corner))
         self.messages += n
         for task, cost in enumerate(costs):
-            self.adjuster.receive(LoadReport(self.placement.version, task, cost, 0.0, 0.0, 0.0))
-            self.adjuster.receive(LoadReport(self.placement.version + 7, task, 9.0, 0.0, 0.0, 0.0))  # of another plan
+            self.adjuster.receive(LoadReport(self.plans.version, task, cost, 0.0, 0.0, 0.0))
+            self.adjuster.receive(LoadReport(self.plans.version + 7, task, 9.0, 0.0, 0.0, 0.0))  # of another plan
         state = stored(self.adjuster.snapshot())
         self.adjuster = self.make()
         self.adjuster.restore(state)
@@ -136,13 +134,14 @@ class World:
         self.adjuster.advance()
         return [json.loads(value) for value in self.written[before:]]
 
-    def follow(self, plan, **more):
-        """Change to a plan."""
-        self.placement.version = self.placement.newest = plan["version"]
-        self.placement.distributor = make_distributor("hybrid", TASKS, OPTIONS, plan["plan"])
-        for name, value in more.items():
-            setattr(self.placement, name, value)
-        self.placement.sent.clear()
+    def follow(self, plan, takeover=None):
+        """Change to a plan; the change is over, unless the plan takes over."""
+        self.plans.newest = plan["version"]
+        self.plans.change(plan["version"], plan["plan"])
+        if takeover is None:
+            self.plans.old = None
+        self.plans.takeover = takeover
+        self.collector.sent.clear()
         self.adjuster.advance()
 
 
@@ -151,13 +150,13 @@ UNEVEN, EVEN = [10.0, 500.0, 10.0, 10.0], [100.0, 101.0, 99.0, 100.0]
 
 def test_an_imbalance_has_to_last_and_a_change_is_followed_by_rest():
     world = World()
-    assert [index for index, message in world.placement.sent] == [0, 1, 2, 3] and world.placement.sent[0][1] == PartitionMap(0, None)
+    assert [index for index, message in world.collector.sent] == [0, 1, 2, 3] and world.collector.sent[0][1] == PartitionMap(0, None)
     assert not world.round(UNEVEN) and not world.round(UNEVEN), "a rest at the start, and once is not enough"
     assert not world.round(EVEN) and not world.round(UNEVEN)
     (plan,) = world.round(UNEVEN)
     assert plan["version"] == 1 and "takeover" not in plan["plan"] and world.count("balance_decisions") == 1 and world.count("balance_moved") > 0
     assert not world.round(UNEVEN), "nothing is decided before the plan has come"
-    before, after = (make_distributor("hybrid", TASKS, OPTIONS, p) for p in (world.placement.distributor.plan(), plan["plan"]))
+    before, after = (make_distributor("hybrid", TASKS, OPTIONS, p) for p in (world.plans.present.plan(), plan["plan"]))
     last = batch(world.rng, 0, 400, (1, 1))
     busiest = [np.bincount(one.message_tasks(last).tasks, minlength=TASKS).max() for one in (before, after)]
     assert busiest[1] < 0.75 * busiest[0], "at first one task had all messages"
@@ -192,12 +191,12 @@ def test_a_plan_from_scratch_takes_over_and_a_long_takeover_is_ended(monkeypatch
     (plan,) = world.round(EVEN)
     assert world.adjuster._round == 5 and plan["plan"]["takeover"] == 0.25 and world.count("balance_takeovers") == 1
     plan["plan"].pop("takeover")
-    world.follow(plan, changing=True, taking_over=True)
+    world.follow(plan, Takeover(["s0"], 0))
     for _ in range(4):
         assert not world.round(UNEVEN), "while a plan takes over, nothing is adjusted"
     (end,) = world.round(UNEVEN)
     assert end == {"v": 1, "version": 2, "plan": plan["plan"]}
-    world.placement.taking_over = False
+    world.plans.takeover = None
     assert not any(world.round(UNEVEN) for _ in range(6)), "while a plan changes, nothing is decided"
 
 
@@ -205,4 +204,4 @@ def test_a_plan_that_no_record_holds_is_not_written(monkeypatch):
     monkeypatch.setattr(balancers, "PLAN_BYTES_MAX", 100)
     world = World()
     assert not any(world.round(UNEVEN) for _ in range(3))
-    assert "too large for a record" in world.placement.errors[0] and not world.count("balance_decisions") and world.count("balance_refusals") == 1
+    assert "too large for a record" in world.collector.errors[0] and not world.count("balance_decisions") and world.count("balance_refusals") == 1

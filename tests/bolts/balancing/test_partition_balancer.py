@@ -10,6 +10,9 @@ import pytest
 from dskype.bolts.balancing.evaluator import Evaluator
 from dskype.bolts.balancing.partition_balancer import PartitionBalancer
 from dskype.bolts.message_queue import Arrived
+from dskype.bolts.placement.epochs import Epochs
+from dskype.bolts.placement.plans import Plans
+from dskype.bolts.placement.registry import Registry
 from dskype.bolts.protocol.balance import HandedOver, PartitionMap, ShiftSized, SizeShift, WorkloadReport, decode_balance
 from dskype.bolts.protocol.placements import decode_placement
 from dskype.distribution import make_distributor
@@ -157,14 +160,12 @@ def test_subscriptions_that_come_and_go_are_counted():
 # -- the distribution task ------------------------------------------------------------------------
 
 
-class Placement:
-    """What a balancer sees of a placement."""
+class Collector:
+    def __init__(self):
+        self.sent = []
 
-    def __init__(self, distributor):
-        self.distributor, self.version, self.newest, self.changing, self.sent = distributor, 0, 0, False, []
-
-    def send_to(self, index, message):
-        self.sent.append((index, decode_placement(stored(message.encode()))))
+    def emit_direct(self, task, row, stream):
+        self.sent.append((task, decode_placement(stored(row[2]))))
 
 
 class Context:
@@ -182,17 +183,18 @@ class World:
     """A balancer with evaluators, without a topology; the balancer and the evaluators restart after every message."""
 
     def __init__(self, tasks=4):
-        self.placement, self.context, self.written = Placement(agrid(tasks)), Context(), []
+        self.collector, self.context, self.written = Collector(), Context(), []
+        self.plans = Plans(agrid(tasks), lambda plan: agrid(tasks, plan))
         self.tasks = [Task(index, tasks) for index in range(tasks)]
         self.balancer, self.now_ms = self.make(), 0
 
     def make(self):
-        return PartitionBalancer(SETTINGS, self.placement, self.written.append, self.context)
+        return PartitionBalancer(SETTINGS, Epochs(Registry(), self.plans, range(len(self.tasks)), self.collector), self.written.append, self.context)
 
     def deliver(self):
         self.balancer.advance()
-        while self.placement.sent or any(task.sent or task.given for task in self.tasks):
-            sent, self.placement.sent = self.placement.sent, []
+        while self.collector.sent or any(task.sent or task.given for task in self.tasks):
+            sent, self.collector.sent = self.collector.sent, []
             for index, message in sent:
                 handle = self.tasks[index].evaluator.adopt if isinstance(message, PartitionMap) else self.tasks[index].evaluator.size
                 handle(message)
@@ -224,11 +226,15 @@ class World:
         self.now_ms += SETTINGS.period_ms
         self.deliver()
 
+    def adopt(self, version, plan):
+        self.plans.newest = version
+        self.plans.change(version, plan)
+        self.plans.old = None  # the change is over
+
     def follow(self):
         """Change to the last plan that was written."""
         plan = json.loads(self.written[-1])
-        self.placement.version = self.placement.newest = plan["version"]
-        self.placement.distributor = agrid(len(self.tasks), plan["plan"])
+        self.adopt(plan["version"], plan["plan"])
         self.deliver()
 
 
@@ -249,7 +255,7 @@ def test_a_hotspot_becomes_plans_until_it_is_divided():
     assert [json.loads(plan)["version"] for plan in world.written] == list(range(1, len(world.written) + 1))
     assert len(world.written) > 1 and world.context.counters["balance_decisions"].get_count() == len(world.written)
     lat, lon = map(np.array, hot(rng, 2_000))
-    loads = np.bincount(world.placement.distributor.task_of[world.placement.distributor.grid.locate(lat, lon)], minlength=len(world.tasks))
+    loads = np.bincount(world.plans.present.task_of[world.plans.present.grid.locate(lat, lon)], minlength=len(world.tasks))
     assert loads.max() <= loads.sum() / 2, "at first one task had it all"
 
 
@@ -262,7 +268,7 @@ def test_reports_of_other_partitions_and_answers_to_other_decisions_do_not_count
     world.receive(late)
     world.receive(ShiftSized(99, 0, 1))
     assert pack_state(world.balancer.snapshot()) == pack_state(before)
-    world.placement.changing = True
+    world.plans.coming.append((1, {}))
     world.receive(late._replace(version=0))
     assert pack_state(world.balancer.snapshot()) == pack_state(before), "while the plan changes nothing counts"
 
@@ -284,6 +290,6 @@ def test_a_plan_that_somebody_else_publishes_ends_a_decision():
             while task.sent:
                 world.receive(task.sent.pop())
         assert not world.written, "another seed: the first decision has no shift"
-    world.placement.version = world.placement.newest = 1
+    world.adopt(1, world.plans.present.plan())
     world.deliver()
     assert not world.written and not world.balancer.snapshot()["operations"]

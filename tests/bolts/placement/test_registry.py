@@ -5,7 +5,7 @@ import tracemalloc
 
 import pytest
 
-from dskype.bolts.placement.registry import Registry, SubscriptionInterest
+from dskype.bolts.placement.registry import Entry, Registry, SubscriptionInterest
 from dskype.topology.core.values import pack_state, unpack_state
 
 
@@ -23,19 +23,19 @@ def test_entries_come_back_as_they_were_put_in(summaries):
             registry.remove(name)
             plain.pop(name, None)
         else:
-            entry = (
+            entry = Entry(
                 f"{rng.randrange(40)}-{rng.randrange(1 << 40)}",
                 rng.random() < 0.5,
                 rng.randrange(1, 1 << 31),
                 tuple(sorted(rng.sample(range(1000), rng.randint(1, 6)))),
                 random_interest(rng) if summaries else None,
             )
-            registry.set(name, *entry)
+            registry.set(name, entry)
             plain[name] = entry
     copy = Registry()
     copy.restore(unpack_state(pack_state(registry.snapshot())))
     for found in (registry, copy):
-        assert {name: tuple(found.get(name)) for name in found.names()} == plain
+        assert {name: found.get(name) for name in found.names()} == plain
         assert len(found) == len(plain) and found.replicas == sum(len(entry[3]) for entry in plain.values())
         assert found.get("nobody") is None and not found.may_shrink("nobody")
         assert all(found.may_shrink(name) == (topk and len(tasks) > 1) for name, (_, topk, _, tasks, _) in plain.items())
@@ -46,7 +46,7 @@ def test_a_million_subscriptions_take_some_200_megabytes():
     tracemalloc.start()
     registry = Registry()
     for i in range(n):
-        registry.set(f"subscription-{i}", f"0-{i}", True, 1, (i % 32, 40))
+        registry.set(f"subscription-{i}", Entry(f"0-{i}", True, 1, (i % 32, 40)))
     used = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert used / n < 220

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from dskype.bolts.placement.replicated import ReplicatedPlacement, union_of
+from dskype.bolts.placement.plans import Plans, union_of
+from dskype.bolts.placement.replicated import ReplicatedPlacement
 from dskype.bolts.protocol.reports import ReplicaReport
 from dskype.distribution import Distributor, Placed
 from dskype.distribution.subscriptions import BooleanSubscription, TopkSubscription
@@ -79,7 +80,7 @@ class Collector:
 
 def made(of=(0, 1, 2)):
     collector, context = Collector(), Context()
-    return ReplicatedPlacement(Plain({"of": list(of)}), Plain, TASKS, collector, context, WINDOW), collector, context
+    return ReplicatedPlacement(Plans(Plain({"of": list(of)}), Plain), TASKS, collector, context, WINDOW), collector, context
 
 
 def topk(*terms):
@@ -105,7 +106,7 @@ def test_before_any_message_all_tasks_get_a_subscription_and_later_the_first_one
     placer, collector, _ = made()
     placer.register("a", "0-0", topk(0, 1))
     assert sent(collector) == [(20, "topk", 1, [0, 1], -np.inf), (21, "topk", 1, [0, 1], -np.inf)]
-    placer.watermark = 5
+    placer.epochs.watermark = 5
     placer.register("b", "0-1", topk(0, 1))
     assert sent(collector) == [(20, "topk", 1, [0], 0.5)]
     assert collector.told == [
@@ -117,7 +118,7 @@ def test_before_any_message_all_tasks_get_a_subscription_and_later_the_first_one
 def short():
     """Return a placer with one subscription on one task, and its placement."""
     placer, collector, context = made()
-    placer.watermark = 5
+    placer.epochs.watermark = 5
     placer.register("s", "0-7", topk(0, 1))
     return placer, collector, context, whole(collector.taken()[0])
 
@@ -159,7 +160,7 @@ def answer(placer, collector, theta=0.9):
     others = []
     for task, name, registration, p in collector.taken():
         if p["type"] == "survey":
-            entry = placer._registry.get(name)
+            entry = placer.epochs.registry.get(name)
             report(placer, name, registration, entry.epoch, "survey", theta, topk(0, 1).encode(), task)
         else:
             others.append((task, p["type"], p.get("epoch"), p.get("tasks")))
@@ -210,7 +211,7 @@ def test_a_change_of_plan_leaves_room_for_messages():
         return [name for _, name, _, p in collector.taken() if p["type"] == "survey"]
 
     def answered(name):
-        report(placer, name, placer._registry.get(name).registration, 1, "survey", None, topk(0, 1).encode(), 20)
+        report(placer, name, placer.epochs.registry.get(name).registration, 1, "survey", None, topk(0, 1).encode(), 20)
 
     first = surveyed()
     assert len(first) == ALWAYS
@@ -237,7 +238,7 @@ def test_a_plan_that_makes_no_sense_is_refused_and_the_next_one_is_taken():
 
 def test_while_a_plan_changes_new_subscriptions_live_where_either_puts_them():
     placer, collector, _ = made()
-    placer.watermark = 3
+    placer.epochs.watermark = 3
     placer.enqueue_plan(1, {"of": [2, 1, 2]})
     collector.taken()
     placer.register("n", "0-1", topk(0))
@@ -289,7 +290,7 @@ def test_a_subscription_that_needs_all_its_tasks_keeps_them(theta):
     placer, collector, context, placement = reviewed()
     for task in (20, 21):
         report(placer, "s", "0-7", 1, "survey", theta, placement, task)
-    assert not collector.taken() and not placer._reviewed and context.gauges["moving"]() == 0
+    assert not collector.taken() and not placer.reviews.asked and context.gauges["moving"]() == 0
 
 
 def test_a_review_ends_with_another_epoch_an_unregistration_or_a_plan():
@@ -303,7 +304,7 @@ def test_a_review_ends_with_another_epoch_an_unregistration_or_a_plan():
         change(placer, placement)
         collector.taken()
         report(placer, "s", "0-7", 1, "survey", 0.9, placement, 21)
-        assert not placer._reviewed and context.counters["shrunk"].get_count() == 0
+        assert not placer.reviews.asked and context.counters["shrunk"].get_count() == 0
 
 
 def test_reviews_become_rarer_and_leave_out_those_that_cannot_shrink():
@@ -319,9 +320,9 @@ def test_reviews_become_rarer_and_leave_out_those_that_cannot_shrink():
         if surveys:
             begun.append(watermark // WINDOW)
             asked.update(name for name, _ in surveys)
-            for name, tasks in [(name, list(review.waits_for)) for name, review in placer._reviewed.items()]:
+            for name, tasks in [(name, list(review.waits_for)) for name, review in placer.reviews.asked.items()]:
                 for index in tasks:
-                    report(placer, name, placer._registry.get(name).registration, 1, "survey", None, topk(0, 1).encode(), TASKS[index])
+                    report(placer, name, placer.epochs.registry.get(name).registration, 1, "survey", None, topk(0, 1).encode(), TASKS[index])
     assert begun == [1, 3, 7, 15, 31, 63, 127, 191] and asked == {"s0", "s2"}
 
 
@@ -335,12 +336,12 @@ def test_many_subscriptions_are_reviewed_some_at_a_time():
     placer.advance(WINDOW)
     answered = 0
     while asked := collector.taken():
-        assert len(placer._reviewed) <= MOST
+        assert len(placer.reviews.asked) <= MOST
         for task, name, registration, p in asked:
             assert p["type"] == "survey"
             report(placer, name, registration, 1, "survey", -np.inf, topk(0, 1).encode(), task)
             answered += 1
-    assert answered == 2 * n and not placer._to_review
+    assert answered == 2 * n and not placer.reviews.waiting
 
 
 @pytest.mark.parametrize("other", [None, RowTasks(np.array([0, 1, 1]), np.array([3, 0, 2], np.int32))])

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from dskype.bolts.placement.plans import Plans
 from dskype.bolts.placement.summarized import SummarizedPlacement
 from dskype.bolts.protocol.interest import InterestEnded, InterestKnown, decode_interest
 from dskype.bolts.protocol.reports import ReplicaReport
@@ -55,7 +56,7 @@ class Every(Plain):
 
 def made():
     collector, context = Collector(), Context()
-    return SummarizedPlacement(Every({"of": [0, 1, 2]}), Every, TASKS, collector, context, WINDOW, [OTHER]), collector, context
+    return SummarizedPlacement(Plans(Every({"of": [0, 1, 2]}), Every), TASKS, collector, context, WINDOW, [OTHER]), collector, context
 
 
 def known(placer, number, withheld=-1):
@@ -87,8 +88,8 @@ def consistent(placer):
     """Check that what the exchange has counted is what the registry and held things need."""
     placer._exchange._check()
     expected = {}
-    for name in placer._registry.names():
-        entry = placer._registry.get(name)
+    for name in placer.epochs.registry.names():
+        entry = placer.epochs.registry.get(name)
         for pair in ((task, term) for task in entry.tasks for term in entry.interest.terms):
             expected[pair] = expected.get(pair, 0) + 1
     for held in itertools.chain.from_iterable(placer._waiting.values()):
@@ -165,7 +166,7 @@ def test_what_is_unregistered_while_it_is_held_begins_and_ends_at_once(crash):
         placer, collector = restored(placer)
     placer.unregister("s")
     assert [kind for *_, kind in collector.kinds()] == ["topk", "topk", "end", "end"]
-    assert [row[2] for row in collector.told] == ["begin", "end"] and len(placer._registry) == 0
+    assert [row[2] for row in collector.told] == ["begin", "end"] and len(placer.epochs.registry) == 0
     known(placer, 1)
     placer.advance(7)
     assert not collector.sent and isinstance(collector.interest[-1], InterestEnded)
