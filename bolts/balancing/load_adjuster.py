@@ -4,7 +4,7 @@ The subscription tasks report what they do. If the greatest load is more than ``
 and II of :func:`dskype.distribution.hybrid.migration.adjust`, on a sample of what this distribution task has distributed lately. A change has to be worth its migration. If the sample shows nothing to gain,
 it is asked again later and later.
 
-Once in a long period a plan from scratch is tried on the sample, and *takes over* if it is much better (:mod:`dskype.bolts.placement.takeover`). A takeover that is not over by the next time ends then.
+Once in a long period a plan from scratch is tried on the sample, and *takes over* if it is much better (:class:`~dskype.bolts.placement.plans.Takeover`). A takeover that is not over by the next time ends then.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class LoadAdjuster(Balancer):
         return super().snapshot() | {
             "recent": self._recent.snapshot(),
             "counts": [self._messages, self._registered],
-            "reports": [report.encode() for report in self._reports.values()],
+            "reports": [list(report) for report in self._reports.values()],
             "strained": self._strained,
             "adjust": [self._adjust_from, self._wait],
             "repartition_at": self._repartition_at,
@@ -175,6 +175,6 @@ class LoadAdjuster(Balancer):
         super().restore(state)
         self._recent.restore(state["recent"])
         self._messages, self._registered = state["counts"]
-        self._reports = {report.task: report for report in map(LoadReport.decode, state["reports"])}
+        self._reports = {report.task: report for report in (LoadReport(*report) for report in state["reports"])}
         self._strained, self._repartition_at = state["strained"], state["repartition_at"]
         self._adjust_from, self._wait = state["adjust"]

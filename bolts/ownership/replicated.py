@@ -19,7 +19,7 @@ from dskype.bolts.ownership.boolean_placements import BooleanPlacements
 from dskype.bolts.ownership.coverage import Coverage
 from dskype.bolts.ownership.replicas import Replicas
 from dskype.bolts.ownership.transfers import Transfers
-from dskype.bolts.protocol.balance import BalanceMessage, HandedOver, PartitionMap, SizeShift
+from dskype.bolts.protocol.balance import BalanceMessage, HandedOver, PartitionMap, SizeShift, encode_balance
 from dskype.bolts.protocol.placements import AllMoved, End, Epoch, MovePlan, Placement, PlanMarker, Send, Survey, decode_placement
 from dskype.bolts.ranked_lists import RankedList, RankedLists
 from dskype.bolts.results.publisher import ResultPublisher
@@ -222,7 +222,7 @@ class ReplicatedOwner(OwnerStrategy):
             self._meter.size(message)
 
     def _send_to_balancer(self, message: BalanceMessage) -> None:
-        streams.Balance(kind=message.kind, record=message.encode()).emit_direct(self._collector, self._distribution_tasks[0])
+        streams.Balance(kind=message.kind, record=encode_balance(message)).emit_direct(self._collector, self._distribution_tasks[0])
 
     def match(self, arrived: Arrived, pairs: StatePairs | None = None) -> None:
         """Publish the matches of boolean subscriptions, and what updates of objects mean to them, and measure the workload."""

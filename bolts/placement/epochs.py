@@ -8,7 +8,7 @@ from typing import Any
 from dskype.bolts.placement.plans import Plans
 from dskype.bolts.placement.registry import Entry, Registry
 from dskype.bolts.protocol.merging import Begin, Finish
-from dskype.bolts.protocol.placements import End, Epoch, Placement, PlacementMessage
+from dskype.bolts.protocol.placements import End, Epoch, Placement, PlacementMessage, encode_placement
 from dskype.distribution.subscriptions import Subscription
 from dskype.spouts import streams
 
@@ -36,13 +36,13 @@ class Epochs:
         self._tasks = list(tasks)
         self.watermark = -1
 
-    def first(self, tasks: list[int], guard: float, **options: Any) -> Epoch:
-        """Return the first epoch of a subscription; options as for :meth:`next`."""
-        return self._epoch(1, tasks, guard, **options)
-
-    def _epoch(
+    def epoch(
         self, number: int, tasks: list[int], guard: float, *, plan: int | None = None, since: int | None = None, moving: bool = False, **lists: list[int]
     ) -> Epoch:
+        """Return an epoch. By default it is placed by the present plan, and waits for the plan that is in force everywhere.
+
+        :param lists: ``report_ready`` and ``evaluate``.
+        """
         plan, since = self.plans.version if plan is None else plan, self.plans.since if since is None else since
         return Epoch(number, tasks, float(guard), plan, since, self.watermark, moving, lists.get("report_ready", []), lists.get("evaluate", []))
 
@@ -58,13 +58,13 @@ class Epochs:
             self.send(index, name, entry.registration, placement)
 
     def next(self, name: str, entry: Entry, tasks: Iterable[int], guard: float, subscription: Subscription | None, **options: Any) -> Entry:
-        """Begin the next epoch of a subscription. By default it is placed by the present plan, and waits for the plan that is in force everywhere.
+        """Begin the next epoch of a subscription.
 
         :param subscription: None: no task is new, or another task sends it to those that are.
-        :param options: fields of :class:`~dskype.bolts.protocol.placements.Epoch`: ``plan``, ``since``, ``moving``, ``report_ready`` and ``evaluate``.
+        :param options: of :meth:`epoch`.
         :returns: the new entry.
         """
-        epoch = self._epoch(entry.epoch + 1, sorted(tasks), guard, **options)
+        epoch = self.epoch(entry.epoch + 1, sorted(tasks), guard, **options)
         for index in sorted({*epoch.tasks, *entry.tasks}):
             self.send(index, name, entry.registration, epoch if index in entry.tasks or subscription is None else Placement(subscription, epoch))
         entry = entry._replace(epoch=epoch.number, tasks=tuple(epoch.tasks))
@@ -83,7 +83,7 @@ class Epochs:
 
     def send(self, index: int, name: str, registration: str, message: PlacementMessage) -> None:
         """Send a message to a subscription task; name and registration are empty where it is not about a subscription."""
-        streams.Placements(subscription=name, registration=registration, placement=message.encode()).emit_direct(self.collector, self._tasks[index])
+        streams.Placements(subscription=name, registration=registration, placement=encode_placement(message)).emit_direct(self.collector, self._tasks[index])
 
     def send_to_all(self, message: PlacementMessage) -> None:
         """Send a message that is not about a subscription to all subscription tasks."""

@@ -2,18 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from dskype.bolts.placement.registry import Entry
-from dskype.bolts.placement.takeover import Takeover
 from dskype.distribution import Distributor, Placed
 from dskype.distribution.subscriptions import Subscription
 from dskype.topology.groupings import RowTasks
 
-__all__ = ["Plans", "union_of"]
+__all__ = ["Plans", "Takeover", "union_of"]
+
+
+class Takeover:
+    """The subscriptions of one distribution task that the older plan places, while a plan takes over step by step (PS2Stream, section V-B).
+
+    Such a plan has the key ``takeover``, and moves nobody at first. The subscriptions that were there before stay where they are. When few of them are left, they move as with any other plan.
+
+    A plan is *in force* when all distribution tasks send by it, and the watermark has passed the messages that they sent before. Until then a new boolean subscription begins on the tasks of both
+    plans, and reports when it receives everything on the new ones. The first such report says that the plan is in force.
+
+    :param names: of these subscriptions.
+    :param rest: the share of them that is few enough to be moved, 0 to 1.
+    """
+
+    def __init__(self, names: Iterable[str], rest: float) -> None:
+        self._left = dict.fromkeys(names)  # a dict keeps their order, so that a restored task does the same
+        self._few = int(rest * len(self._left))
+        self.in_force = False
+
+    def __len__(self) -> int:
+        """Return how many subscriptions are left."""
+        return len(self._left)
+
+    @property
+    def over(self) -> bool:
+        """Whether so few are left that they should move."""
+        return len(self._left) <= self._few
+
+    def names(self) -> list[str]:
+        """Return the subscriptions that are left, the oldest first."""
+        return list(self._left)
+
+    def add(self, name: str) -> None:
+        """Record a subscription that both plans place."""
+        self._left[name] = None
+
+    def end(self, name: str) -> None:
+        """Record that a subscription has ended."""
+        self._left.pop(name, None)
+
+    def snapshot(self) -> Any:
+        """Return the state as plain values."""
+        return [self.names(), self._few, self.in_force]
+
+    @classmethod
+    def restored(cls, state: Any) -> Takeover:
+        """Return the takeover of a snapshot."""
+        names, few, in_force = state
+        found = cls(names, 0)
+        found._few, found.in_force = few, in_force
+        return found
 
 
 class Plans:

@@ -16,10 +16,9 @@ import numpy as np
 from dskype.bolts.placement.base import PlacementStrategy
 from dskype.bolts.placement.epochs import Epochs
 from dskype.bolts.placement.moves import Moves
-from dskype.bolts.placement.plans import Plans
+from dskype.bolts.placement.plans import Plans, Takeover
 from dskype.bolts.placement.registry import Entry, Registry, SubscriptionInterest
 from dskype.bolts.placement.reviews import Reviews
-from dskype.bolts.placement.takeover import Takeover
 from dskype.bolts.protocol.placements import AllMoved, Epoch, MovePlan, PlanMarker, Send, Survey
 from dskype.bolts.protocol.reports import EXPIRED, READY, SHORT, SURVEYED, Located, ReplicaReport, ReportedPlacement
 from dskype.distribution import Placed
@@ -120,13 +119,13 @@ class ReplicatedPlacement(PlacementStrategy):
         """Return the first epoch. During a takeover whose plan is not in force, a boolean subscription begins to move to the tasks of the new plan."""
         takeover, tasks = self._plans.takeover, list(placed.tasks)
         if takeover is None or takeover.in_force:
-            return self.epochs.first(tasks, placed.guard)
+            return self.epochs.epoch(1, tasks, placed.guard)
         if isinstance(subscription, TopkSubscription):
             takeover.add(name)
-            return self.epochs.first(tasks, placed.guard)
+            return self.epochs.epoch(1, tasks, placed.guard)
         target = self._plans.present.place(name, subscription).tasks
         self._moves.move(name, target, -np.inf)
-        return self.epochs.first(tasks, placed.guard, since=self._plans.version, moving=True, report_ready=target)
+        return self.epochs.epoch(1, tasks, placed.guard, since=self._plans.version, moving=True, report_ready=target)
 
     def unregister(self, name: str, registration: str = "") -> None:
         """End a subscription; count an unknown one."""

@@ -15,7 +15,7 @@
 Tasks of one bolt talk, too: distribution tasks on ``interest``, where they summarize; subscription tasks on ``transfers``, where boolean subscriptions move. Load balancing
 measures on ``balance``.
 
-Each message is a named tuple. ``encode`` returns the plain value that travels on the stream, and ``decode`` reads it back; no other code knows the form on the wire. Where the
+Each message is a named tuple. The modules here turn it into the plain value that travels on the stream, and back; no other code knows the form on the wire. Where the
 distributor does not replicate, ``placements`` has the bare subscription (:mod:`dskype.distribution.subscriptions`), or None to unregister, and there are no other messages.
 
 Each bolt has a room for its part. It chooses one of the strategies there in ``prepare``:

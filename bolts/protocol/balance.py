@@ -13,7 +13,7 @@ import numpy as np
 
 from dskype.distribution.agrid.balancing import Summary
 
-__all__ = ["BalanceMessage", "HandedOver", "LoadReport", "PartitionMap", "ShiftSized", "SizeShift", "WorkloadReport", "decode_balance"]
+__all__ = ["BalanceMessage", "HandedOver", "LoadReport", "PartitionMap", "ShiftSized", "SizeShift", "WorkloadReport", "decode_balance", "encode_balance"]
 
 
 class PartitionMap(NamedTuple):
@@ -25,10 +25,6 @@ class PartitionMap(NamedTuple):
 
     version: int
     plan: Mapping[str, Any] | None
-
-    def encode(self) -> dict[str, Any]:
-        """Return the map."""
-        return {"type": "partition-map", **self._asdict()}
 
 
 class SizeShift(NamedTuple):
@@ -46,10 +42,6 @@ class SizeShift(NamedTuple):
     side: int
     cost: float
     source_cost: float
-
-    def encode(self) -> dict[str, Any]:
-        """Return the map."""
-        return {"type": "size-shift", **self._asdict()}
 
 
 class HandedOver(NamedTuple):
@@ -83,15 +75,6 @@ class WorkloadReport(NamedTuple):
     summary: Summary
     kind = "workload"
 
-    def encode(self) -> list[Any]:
-        """Return the record."""
-        return [self.version, self.summary.encode()]
-
-    @classmethod
-    def decode(cls, record: Sequence[Any]) -> WorkloadReport:
-        """Return the message in a record."""
-        return cls(record[0], Summary.decode(record[1]))
-
 
 class ShiftSized(NamedTuple):
     """The answer to :class:`SizeShift`.
@@ -104,15 +87,6 @@ class ShiftSized(NamedTuple):
     source: int
     size: int | None
     kind = "sized"
-
-    def encode(self) -> list[Any]:
-        """Return the record."""
-        return list(self)
-
-    @classmethod
-    def decode(cls, record: Sequence[Any]) -> ShiftSized:
-        """Return the message in a record."""
-        return cls(*record)
 
 
 class LoadReport(NamedTuple):
@@ -131,22 +105,17 @@ class LoadReport(NamedTuple):
     removed: float
     kind = "load"
 
-    def encode(self) -> list[Any]:
-        """Return the record."""
-        return list(self)
-
-    @classmethod
-    def decode(cls, record: Sequence[Any]) -> LoadReport:
-        """Return the message in a record."""
-        return cls(*record)
-
 
 BalanceMessage = WorkloadReport | ShiftSized | LoadReport
 
-_BALANCE_MESSAGES: dict[str, Any] = {one.kind: one for one in (WorkloadReport, ShiftSized, LoadReport)}
+
+def encode_balance(message: BalanceMessage) -> list[Any]:
+    """Return the record of a message."""
+    return [message.version, message.summary.encode()] if isinstance(message, WorkloadReport) else list(message)
 
 
 def decode_balance(kind: str, record: Sequence[Any]) -> BalanceMessage:
     """Return the message in a row of the stream ``balance``."""
-    found: BalanceMessage = _BALANCE_MESSAGES[kind].decode(record)
-    return found
+    if kind == WorkloadReport.kind:
+        return WorkloadReport(record[0], Summary.decode(record[1]))
+    return (ShiftSized if kind == ShiftSized.kind else LoadReport)(*record)

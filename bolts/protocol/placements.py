@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from dskype.bolts.protocol.balance import PartitionMap, SizeShift
 from dskype.distribution.subscriptions import Subscription, decode_subscription, from_map
 
-__all__ = ["AllMoved", "End", "Epoch", "MovePlan", "Placement", "PlacementMessage", "PlanMarker", "Send", "Survey", "decode_placement"]
+__all__ = ["AllMoved", "End", "Epoch", "MovePlan", "Placement", "PlacementMessage", "PlanMarker", "Send", "Survey", "decode_placement", "encode_placement"]
 
 
 class Epoch(NamedTuple):
@@ -36,7 +36,7 @@ class Epoch(NamedTuple):
     evaluate: list[int]
 
     def encode(self) -> dict[str, Any]:
-        """Return the map for a task that has the subscription already, or gets it from another task."""
+        """Return the map."""
         return {"type": "epoch", **dict(zip(_EPOCH_KEYS, self))}
 
     @classmethod
@@ -54,27 +54,15 @@ class Placement(NamedTuple):
     subscription: Subscription
     epoch: Epoch
 
-    def encode(self) -> dict[str, Any]:
-        """Return the map for a task that does not have the subscription yet."""
-        return self.subscription.encode() | dict(zip(_EPOCH_KEYS, self.epoch))
-
 
 class End(NamedTuple):
     """The end of a subscription. ``at``: watermark of the distribution task."""
 
     at: int
 
-    def encode(self) -> dict[str, Any]:
-        """Return the map."""
-        return {"type": "end", **self._asdict()}
-
 
 class Survey(NamedTuple):
     """Asks the task for the placement and the floor of a subscription."""
-
-    def encode(self) -> dict[str, Any]:
-        """Return the map."""
-        return {"type": "survey"}
 
 
 class PlanMarker(NamedTuple):
@@ -83,20 +71,12 @@ class PlanMarker(NamedTuple):
     version: int
     high: int
 
-    def encode(self) -> dict[str, Any]:
-        """Return the map."""
-        return {"type": "plan", **self._asdict()}
-
 
 class AllMoved(NamedTuple):
     """All subscriptions of the distribution task are placed by plan ``version``. ``at``: watermark of the distribution task."""
 
     version: int
     at: int = -1  # absent from messages of earlier versions
-
-    def encode(self) -> dict[str, Any]:
-        """Return the map."""
-        return {"type": "done", **self._asdict()}
 
 
 class MovePlan(NamedTuple):
@@ -105,19 +85,11 @@ class MovePlan(NamedTuple):
     version: int
     plan: Mapping[str, Any]
 
-    def encode(self) -> dict[str, Any]:
-        """Return the map."""
-        return {"type": "move-plan", **self._asdict()}
-
 
 class Send(NamedTuple):
     """Asks the task to send a subscription to others, by their indexes. Their epochs have been sent to them."""
 
     tasks: list[int]
-
-    def encode(self) -> dict[str, Any]:
-        """Return the map."""
-        return {"type": "send", **self._asdict()}
 
 
 PlacementMessage = Placement | Epoch | End | Survey | PlanMarker | AllMoved | MovePlan | Send | PartitionMap | SizeShift
@@ -132,6 +104,14 @@ _PLACEMENT_MESSAGES: dict[str, Any] = {
     "partition-map": PartitionMap,
     "size-shift": SizeShift,
 }
+_TYPES = {message: name for name, message in _PLACEMENT_MESSAGES.items()}
+
+
+def encode_placement(message: PlacementMessage) -> dict[str, Any]:
+    """Return the map of a message. A bare epoch is for a task that has the subscription already, or gets it from another task."""
+    if isinstance(message, Placement):
+        return message.subscription.encode() | dict(zip(_EPOCH_KEYS, message.epoch))
+    return message.encode() if isinstance(message, Epoch) else {"type": _TYPES[type(message)], **message._asdict()}
 
 
 def decode_placement(record: Mapping[str, Any]) -> PlacementMessage:

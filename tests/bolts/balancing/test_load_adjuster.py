@@ -12,10 +12,9 @@ from dskype.bolts.balancing.load_adjuster import LoadAdjuster
 from dskype.bolts.balancing.workload_meter import LoadMeter
 from dskype.bolts.message_queue import Arrived
 from dskype.bolts.placement.epochs import Epochs
-from dskype.bolts.placement.plans import Plans
+from dskype.bolts.placement.plans import Plans, Takeover
 from dskype.bolts.placement.registry import Entry, Registry
-from dskype.bolts.placement.takeover import Takeover
-from dskype.bolts.protocol.balance import LoadReport, PartitionMap, decode_balance
+from dskype.bolts.protocol.balance import LoadReport, PartitionMap, decode_balance, encode_balance
 from dskype.bolts.protocol.placements import decode_placement
 from dskype.distribution import make_distributor
 from dskype.distribution.hybrid.distributor import HybridDistributor
@@ -68,7 +67,7 @@ def test_a_task_counts_what_the_load_model_counts():
     meter.restore(state)
     meter.tick(2_099)
     meter.tick(2_100)
-    assert sent == [LoadReport(4, 2, 3, 4, 1, 1)] and decode_balance(sent[0].kind, stored(sent[0].encode())) == sent[0]
+    assert sent == [LoadReport(4, 2, 3, 4, 1, 1)] and decode_balance(sent[0].kind, stored(encode_balance(sent[0]))) == sent[0]
     meter.tick(4_100)
     assert sent[1][2:] == pytest.approx((2.1, 2.8, 0.7, 0.7))
 

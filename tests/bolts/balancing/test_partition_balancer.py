@@ -13,7 +13,7 @@ from dskype.bolts.message_queue import Arrived
 from dskype.bolts.placement.epochs import Epochs
 from dskype.bolts.placement.plans import Plans
 from dskype.bolts.placement.registry import Registry
-from dskype.bolts.protocol.balance import HandedOver, PartitionMap, ShiftSized, SizeShift, WorkloadReport, decode_balance
+from dskype.bolts.protocol.balance import HandedOver, PartitionMap, ShiftSized, SizeShift, WorkloadReport, decode_balance, encode_balance
 from dskype.bolts.protocol.placements import decode_placement
 from dskype.distribution import make_distributor
 from dskype.spouts.batch import Details, MessageBatch
@@ -210,7 +210,7 @@ class World:
                     self.receive(report)
 
     def receive(self, report):
-        assert decode_balance(report.kind, stored(report.encode())) == report
+        assert decode_balance(report.kind, stored(encode_balance(report))) == report
         self.balancer.receive(report)
         self.balancer.advance()
         state = stored(self.balancer.snapshot())

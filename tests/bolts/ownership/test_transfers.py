@@ -3,7 +3,7 @@
 import pytest
 
 from dskype.bolts.ownership.transfers import Transfers
-from dskype.bolts.protocol.placements import Epoch, MovePlan, Placement, Send, decode_placement
+from dskype.bolts.protocol.placements import Epoch, MovePlan, Placement, Send, decode_placement, encode_placement
 from dskype.bolts.protocol.reports import Located, ReplicaReport
 from dskype.distribution import make_distributor
 from dskype.distribution.subscriptions import BooleanSubscription
@@ -72,7 +72,7 @@ def test_a_task_locates_subscriptions_by_the_newest_plan_and_sends_them():
 
 @pytest.mark.parametrize("message", [MovePlan(3, {"v": 1}), Send([1, 2]), EPOCH])
 def test_messages_travel_as_plain_values(message):
-    assert decode_placement(unpack_state(pack_state(message.encode()))) == message
+    assert decode_placement(unpack_state(pack_state(encode_placement(message)))) == message
 
 
 def test_a_report_of_the_place_has_no_subscription():

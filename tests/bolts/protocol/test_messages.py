@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from dskype.bolts.protocol.balance import PartitionMap, ShiftSized, SizeShift, WorkloadReport, decode_balance
+from dskype.bolts.protocol.balance import PartitionMap, ShiftSized, SizeShift, WorkloadReport, decode_balance, encode_balance
 from dskype.bolts.protocol.merging import Claim, ReplicaDropped, ReplicaGone, ReplicaList, decode_replica_message
-from dskype.bolts.protocol.placements import AllMoved, End, Epoch, Placement, PlanMarker, Survey, decode_placement
+from dskype.bolts.protocol.placements import AllMoved, End, Epoch, Placement, PlanMarker, Survey, decode_placement, encode_placement
 from dskype.bolts.protocol.reports import EXPIRED, SHORT, ReplicaReport, ReportedPlacement
 from dskype.bolts.ranked_lists import RankedList
 from dskype.distribution.agrid.aggregates import Split, Strip, StripLoad
@@ -46,7 +46,7 @@ def same(found, expected):
     ],
 )
 def test_placements(message, record):
-    same(message.encode(), record)
+    same(encode_placement(message), record)
     found = decode_placement(unpack_state(pack_state(record)))
     assert found == message and type(found) is type(message)
 
@@ -66,7 +66,7 @@ STRIP_RECORD = [[2, 3], 4.5, 6]
     ],
 )
 def test_balance(message, record):
-    same(message.encode(), record)
+    same(encode_balance(message), record)
     found = decode_balance(message.kind, unpack_state(pack_state(record)))
     assert found == message and type(found) is type(message)
 
