@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dskype.bolts.topk.pool import grown
+from dskype.bolts.arrays import grown
 
 __all__ = ["Busiest"]
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dskype.bolts.topk.pool import grown
+from dskype.bolts.arrays import grown
 
 __all__ = ["ChangedLists"]
 

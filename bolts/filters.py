@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dskype.bolts import filter_kernels as kernels
-from dskype.bolts.boolean.lanes.memory import Rows
+from dskype.bolts.boolean.lanes.memory import GrowingRows
 from dskype.bolts.filter_kernels import LENGTH_SHIFT, LINE, LONG
 from dskype.spouts.batch import Details, MessageBatch, select_lists
 from dskype.spouts.columns import csr_to_lists, lists_to_csr, read_only
@@ -17,7 +17,7 @@ from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["Filters", "Programs"]
 
-Lists = tuple[np.ndarray, np.ndarray]
+Ragged = tuple[np.ndarray, np.ndarray]
 """Lists of numbers: offsets int64[n + 1], and values."""
 
 
@@ -66,13 +66,13 @@ class Programs(NamedTuple):
         lines[long, 0], lines[long, 1], lines[long, 2] = LONG, begins[long], begins[long] + lengths[long]
         return lines
 
-    def satisfying(self, messages: MessageBatch, details: Details, extra: Lists, rows: np.ndarray, which: np.ndarray) -> np.ndarray:
+    def satisfying(self, messages: MessageBatch, details: Details, extra: Ragged, rows: np.ndarray, which: np.ndarray) -> np.ndarray:
         """Tell for pairs of a message and a program whether the message satisfies it; see :meth:`Filters.satisfying`."""
         lines, steps, readable_rows, slots = map(_readable, (self.lines(), self.steps, rows, which))
         return kernels.satisfying(lines, steps, readable_rows, slots, _texts(messages, details, extra))
 
 
-def _texts(messages: MessageBatch, details: Details, extra: Lists) -> tuple[np.ndarray, ...]:
+def _texts(messages: MessageBatch, details: Details, extra: Ragged) -> tuple[np.ndarray, ...]:
     """Return what programs look at (:class:`dskype.bolts.filter_kernels.Texts`)."""
     return tuple(map(_readable, (messages.offsets, messages.terms, *extra, *details[:4])))
 
@@ -97,7 +97,7 @@ class Filters:
     """
 
     def __init__(self) -> None:
-        self._lines = Rows(np.int64, LINE)
+        self._lines = GrowingRows(np.int64, LINE)
         self._steps = np.zeros(0, np.int64)
         self._used = self._live = 0  # long steps that are written; those of programs that are still there
         self._size = 0  # slots with a program
@@ -147,7 +147,7 @@ class Filters:
             line[:] = 0
             self._size -= 1
 
-    def satisfying(self, messages: MessageBatch, details: Details, extra: Lists, rows: np.ndarray, slots: np.ndarray) -> np.ndarray:
+    def satisfying(self, messages: MessageBatch, details: Details, extra: Ragged, rows: np.ndarray, slots: np.ndarray) -> np.ndarray:
         """Tell for pairs of a message and a slot whether the message satisfies the slot's program, bool[m]; True where it has none. O(steps).
 
         :param messages: with their words.
@@ -157,7 +157,7 @@ class Filters:
         lines, steps, readable_rows, readable_slots = map(_readable, (self._lines.array, self._steps, rows, slots))
         return kernels.satisfying(lines, steps, readable_rows, readable_slots, _texts(messages, details, extra))
 
-    def keep(self, messages: MessageBatch, details: Details, extra: Lists, rows: np.ndarray, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def keep(self, messages: MessageBatch, details: Details, extra: Ragged, rows: np.ndarray, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return those of the pairs in which the message satisfies the slot's program: rows and slots, int32[]; see :meth:`satisfying`."""
         lines, steps, readable_rows, readable_slots = map(_readable, (self._lines.array, self._steps, rows, slots))
         found, kept, n = kernels.keep(lines, steps, readable_rows, readable_slots, _texts(messages, details, extra))

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from dskype.bolts.arrays import grown
 from dskype.bolts.topk import _kernels as kernels
-from dskype.bolts.topk.pool import grown
 from dskype.bolts.topk.table import SubscriptionTable, readable_messages
 from dskype.distribution.subscriptions import Scorer
 from dskype.spouts.batch import MessageBatch

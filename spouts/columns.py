@@ -14,9 +14,9 @@ __all__ = ["csr_to_lists", "empty_lists", "lists_to_csr", "read_only", "to_strin
 _MOST_VALUES = np.iinfo(np.int32).max
 
 
-def read_only(array: np.ndarray) -> np.ndarray:
-    """Return a read-only view, so that kernels are compiled once, whether the array can be written to or not."""
-    view = array.view()
+def read_only(array: np.ndarray, dtype: Any = None) -> np.ndarray:
+    """Return a read-only, contiguous view of ``dtype`` (default: its own), so that kernels are compiled for one kind of input, whether the array can be written to or not."""
+    view = np.ascontiguousarray(array, dtype).view()
     view.flags.writeable = False
     return view
 

@@ -12,7 +12,7 @@ import numpy as np
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.errors import IllegalArgumentException
 
-__all__ = ["BooleanIndex", "arrays_bytes", "box_of", "enlarged", "foreign_snapshot", "read_only"]
+__all__ = ["BooleanIndex", "arrays_bytes", "box_of", "foreign_snapshot"]
 
 
 class BooleanIndex(ABC):
@@ -162,21 +162,6 @@ class BooleanIndex(ABC):
 def _has_repeats(slots: np.ndarray) -> bool:
     ordered = np.sort(slots)
     return bool((ordered[1:] == ordered[:-1]).any())
-
-
-def read_only(array: np.ndarray) -> np.ndarray:
-    """Return a read-only view: kernels are compiled once, whether what is given can be written to or not."""
-    view = np.ascontiguousarray(array).view()
-    view.flags.writeable = False
-    return view
-
-
-def enlarged(array: np.ndarray, size: int, fill: float = 0) -> np.ndarray:
-    """Return an array of ``size`` rows that begins with ``array``; the others hold ``fill``."""
-    larger = np.empty((size, *array.shape[1:]), array.dtype)
-    larger[: len(array)] = array
-    larger[len(array) :] = fill
-    return larger
 
 
 def foreign_snapshot(state: Mapping[str, Any], legal: int) -> IllegalArgumentException:

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from dskype.bolts.boolean.base import BooleanIndex, box_of, foreign_snapshot, read_only
+from dskype.bolts.boolean.base import BooleanIndex, box_of, foreign_snapshot
 from dskype.bolts.boolean.program_kernels import Batch
 from dskype.bolts.boolean.programs import AND, compile_expression
+from dskype.spouts.columns import read_only
 
 __all__ = ["CompiledIndex"]
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from dskype.bolts.arrays import enlarged
 from dskype.bolts.boolean import _kernels as kernels
-from dskype.bolts.boolean.base import arrays_bytes, enlarged, read_only
+from dskype.bolts.boolean.base import arrays_bytes
 from dskype.bolts.boolean.compiled import CompiledIndex
 from dskype.bolts.boolean.program_kernels import Batch
 from dskype.bolts.boolean.programs import AND, GENERAL
 from dskype.spouts.batch import MessageBatch
+from dskype.spouts.columns import read_only
 from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["PlainIndex"]

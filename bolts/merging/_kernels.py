@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dskype.bolts.topk._kernels import LENGTH, START
+from dskype.bolts.array_kernels import LENGTH, START
 from dskype.bolts.topk.buffers._kernels import ADD, REMOVE, ranks_before
 from dskype.topology.kernel_cache import njit
 

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from dskype.bolts.arrays import BlockPool, grown
 from dskype.bolts.merging import _kernels as kernels
 from dskype.bolts.merging.replicated_subscription import Change
 from dskype.bolts.message_ids import MessageIds
 from dskype.bolts.results.deltas import DeltaBatch
 from dskype.bolts.slot_metadata import SlotMetadata
-from dskype.bolts.topk.pool import BlockPool, grown
 
 __all__ = ["FastMergedLists", "MergedLists", "Row"]
 

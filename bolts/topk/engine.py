@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from dskype.bolts import array_kernels
 from dskype.bolts.filters import Filters, Programs
 from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.topk import _kernels as kernels
@@ -16,8 +17,8 @@ from dskype.bolts.topk.buffers._kernels import first_unranked
 from dskype.bolts.topk.buffers.base import ResultBuffers, Step
 from dskype.bolts.topk.buffers.store import readable_lists
 from dskype.bolts.topk.metres import MetresSubscriptions
-from dskype.bolts.topk.table import readable
 from dskype.spouts.batch import Details, MessageBatch, select_lists
+from dskype.spouts.columns import read_only
 from dskype.spouts.recency import least_scores
 from dskype.spouts.score_kernels import time_scores
 from dskype.topology.errors import IllegalArgumentException, explain
@@ -141,7 +142,7 @@ class TopkEngine:
         :param scale_m: float64[n], the distance at which the spatial similarity is 0; 0: distances are in degrees. None: all are.
         """
         k, alpha, lat, lon = np.asarray(k), np.asarray(alpha, np.float64), np.asarray(lat, np.float64), np.asarray(lon, np.float64)
-        offsets, terms, weights = readable(offsets, np.int64), readable(terms, np.int64), readable(weights, np.float64)
+        offsets, terms, weights = read_only(offsets, np.int64), read_only(terms, np.int64), read_only(weights, np.float64)
         n = len(k)
         if not len(alpha) == len(lat) == len(lon) == len(offsets) - 1 == n:
             raise IllegalArgumentException(
@@ -183,7 +184,7 @@ class TopkEngine:
         for rows in (np.flatnonzero(scale_m == 0), np.flatnonzero(scale_m)):
             own = tuple(column[rows] for column in place)
             offsets, index = select_lists(lists[0], rows)
-            words = offsets, readable(lists[1][index], np.int64), readable(lists[2][index], np.float64)
+            words = offsets, read_only(lists[1][index], np.int64), read_only(lists[2][index], np.float64)
             if scale_m[rows].any():
                 self._with_metres().insert(slots[rows], *own, scale_m[rows], words)
             elif len(rows):
@@ -243,7 +244,7 @@ class TopkEngine:
                         legal=f"positions in {self.watermark + 1}..{watermark}",
                     )
                 )
-            if (row := kernels.first_disorder(readable(messages.position, np.int64), readable(messages.seq, np.int64))) >= 0:
+            if (row := kernels.first_disorder(read_only(messages.position, np.int64), read_only(messages.seq, np.int64))) >= 0:
                 raise IllegalArgumentException(
                     explain(
                         "Messages must come in rising order of (position, seq).",
@@ -318,7 +319,7 @@ class TopkEngine:
         if (order != np.arange(len(order))).any():
             starts, lengths = answers.offsets[:-1][order], np.diff(answers.offsets)[order]
             total = int(lengths.sum())
-            gathered = [kernels.gather(array, starts, lengths, total) for array in answers[1:]]
+            gathered = [array_kernels.gather(array, starts, lengths, total) for array in answers[1:]]
             answers = RankedLists(np.concatenate(([0], np.cumsum(lengths))), *gathered)
             slots = slots[order]
         step = self.buffers.resolve(slots, answers, self.watermark, np.isin(answers.seqs, self._ended[:, 0]) if len(self._ended) else None)

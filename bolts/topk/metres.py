@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dskype.bolts.arrays import grown
 from dskype.bolts.topk import _kernels as kernels
 from dskype.bolts.topk.base import Matches, SubscriptionIndex
-from dskype.bolts.topk.pool import grown
-from dskype.bolts.topk.table import readable, readable_messages
+from dskype.bolts.topk.table import readable_messages
 from dskype.spouts.batch import MessageBatch, select_lists
+from dskype.spouts.columns import read_only
 from dskype.spouts.score_kernels import MARGIN
 from dskype.spouts.sphere_kernels import EARTH_RADIUS_M, RADIANS
 
@@ -205,7 +206,7 @@ class MetresSubscriptions:
         """Fill an empty one from a snapshot."""
         slots = np.array(state["slots"])
         lon, lat, alpha, scale_m = (np.array(state[name]) for name in ("lon", "lat", "alpha", "scale_m"))
-        words = readable(state["offsets"], np.int64), readable(state["terms"], np.int64), readable(state["weights"], np.float64)
+        words = read_only(state["offsets"], np.int64), read_only(state["terms"], np.int64), read_only(state["weights"], np.float64)
         self.insert(slots, lon, lat, alpha, scale_m, words)
         self.set_thresholds(slots, np.array(state["thresholds"]))
 

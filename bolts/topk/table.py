@@ -6,31 +6,26 @@ from typing import Any
 
 import numpy as np
 
+from dskype.bolts import array_kernels
+from dskype.bolts.arrays import BlockPool, aligned, grown
 from dskype.bolts.topk import _kernels as kernels
-from dskype.bolts.topk.pool import BlockPool, aligned, grown
 from dskype.spouts.batch import MessageBatch
+from dskype.spouts.columns import read_only
 
-__all__ = ["SubscriptionTable", "TermIds", "readable", "readable_messages"]
+__all__ = ["SubscriptionTable", "TermIds", "readable_messages"]
 
 
 _NOWHERE = np.zeros(0, np.int32)
 
 
-def readable(array: np.ndarray, dtype: type) -> np.ndarray:
-    """Return ``array`` as a read-only, contiguous view of ``dtype``, so that kernels are compiled for one type of input only."""
-    view = np.ascontiguousarray(array, dtype).view()
-    view.flags.writeable = False
-    return view
-
-
 def readable_messages(messages: MessageBatch) -> kernels.Messages:
     """Return the columns of messages that the kernels of indexes read."""
     return kernels.Messages(
-        readable(messages.lon, np.float64),
-        readable(messages.lat, np.float64),
-        readable(messages.offsets, np.int64),
-        readable(messages.terms, np.int64),
-        readable(messages.weights, np.float64),
+        read_only(messages.lon, np.float64),
+        read_only(messages.lat, np.float64),
+        read_only(messages.offsets, np.int64),
+        read_only(messages.terms, np.int64),
+        read_only(messages.weights, np.float64),
     )
 
 
@@ -68,7 +63,7 @@ class TermIds:
             kernels.rehash_terms(old.key, old.local, key, local)
         n = ever + len(terms)
         self.map = kernels.TermMap(key, local, grown(old.name, n, 0), grown(old.references, n, 0), grown(old.spare, n, 0), old.counters)
-        return kernels.acquire_terms(readable(terms, np.int64), self.map)
+        return kernels.acquire_terms(read_only(terms, np.int64), self.map)
 
     def release(self, ids: np.ndarray) -> None:
         """Count one use less for each of the ids."""
@@ -125,12 +120,12 @@ class SubscriptionTable:
         lengths = np.diff(offsets)
         self.words.reserve(slots, lengths)
         block = self.words.block
-        block[slots, kernels.LENGTH] = lengths
-        to = block[slots, kernels.START].astype(np.int64)
+        block[slots, array_kernels.LENGTH] = lengths
+        to = block[slots, array_kernels.START].astype(np.int64)
         first, last = int(offsets[0]), int(offsets[-1])
         ids = self.terms.acquire(np.asarray(terms)[first:last])
-        kernels.copy_ranges(ids, offsets[:-1] - first, lengths, to, self.words.term)
-        kernels.copy_ranges(readable(weights[first:last], np.float64), offsets[:-1] - first, lengths, to, self.words.weight)
+        array_kernels.copy_ranges(ids, offsets[:-1] - first, lengths, to, self.words.term)
+        array_kernels.copy_ranges(read_only(weights[first:last], np.float64), offsets[:-1] - first, lengths, to, self.words.weight)
 
     def remove(self, slots: np.ndarray) -> None:
         """Remove subscriptions; O(keywords)."""
@@ -147,7 +142,7 @@ class SubscriptionTable:
     def keywords(self, slots: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return the keywords of slots: offsets int64[n + 1], dense term ids int32[], weights float64[]."""
         block = self.words.block
-        start, lengths = block[slots, kernels.START].astype(np.int64), block[slots, kernels.LENGTH].astype(np.int64)
+        start, lengths = block[slots, array_kernels.START].astype(np.int64), block[slots, array_kernels.LENGTH].astype(np.int64)
         offsets = np.zeros(len(slots) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         return offsets, *self.words.gather(start, lengths, "term", "weight")
@@ -180,4 +175,4 @@ class SubscriptionTable:
         offsets, terms, _ = self.keywords(np.flatnonzero(self.live))
         self.terms._check(terms)
         assert kernels.first_unordered_terms(offsets, self.terms.map.name[terms]) < 0
-        assert not self.words.block[: len(self.live), kernels.CAPACITY][~self.live].any(), "a free slot has keywords"
+        assert not self.words.block[: len(self.live), array_kernels.CAPACITY][~self.live].any(), "a free slot has keywords"

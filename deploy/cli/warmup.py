@@ -38,6 +38,8 @@ _BACKLOG = 80
 """At the end, this many messages and subscriptions with new words come at once, and then as many messages: some kernels run only for many records, or when tables and logs of changes grow."""
 _FIRST_BOOLEAN = 40
 """The message of the small topology that the first boolean subscription comes with."""
+_REBALANCED, _UNREGISTERED, _LATE = 64, 81, 96
+"""The messages of the small topology after which its tasks continue from snapshots, with which it begins to unregister subscriptions, and after which messages come in backlogs."""
 
 
 def _state() -> str:
@@ -194,28 +196,28 @@ def _run_small_topology(before_boolean: Callable[[], object] = lambda: None) -> 
     plan = TopologyPlan.build("dskype", "dskype-1-0", conf, flux.topology)
     simulation = SimulatedTopology(plan, log, lambda: time_ms[0])
     simulation.activate()
-    for number in range(96 + 2 * _BACKLOG):
+    for number in range(_LATE + 2 * _BACKLOG):
         if number == _FIRST_BOOLEAN:
             before_boolean()
-        late = number >= 96
+        late = number >= _LATE
         words = [*(f"{_WORDS[i]}{number if late else ''}" for i in (number % 6, number * 7 % 6)), *(["lake"] if late else [])]
         place = {"lat": number % 9, "lon": number % 7}
         where = {"bbox": [number % 7, number % 9, 8, 9]} if number % 5 == 0 else place
         log.append(topics.messages, 0, None, json.dumps({"text": " ".join(words), **where}).encode())
-        if number % 4 == 0 or 96 <= number < 96 + _BACKLOG:
+        if number % 4 == 0 or _LATE <= number < _LATE + _BACKLOG:
             value = (
                 {"type": "topk", "keywords": words, "k": 3, "alpha": 0.5, **place, **({} if number % 3 else {"distance": "metres", "scale_m": 900_000})}
                 if number % 8 or number < _FIRST_BOOLEAN
                 else {"type": "boolean", "bbox": [0, 0, 9, 9], "expression": f"{words[0]} OR ({words[1]} AND hill)"}
             )
-            removed = 80 < number < 96
+            removed = _UNREGISTERED <= number < _LATE
             log.append(topics.subscriptions, 0, f"s{number - 40 if removed else number}".encode(), None if removed else json.dumps(value).encode())
-        if late and (number - 95) % _BACKLOG:
+        if late and (number + 1 - _LATE) % _BACKLOG:
             continue
         time_ms[0] += 100
         simulation.tick_clock()
         simulation.run_until_quiet()
-        if number == 64:
+        if number == _REBALANCED:
             simulation.rebalance(plan)  # every task continues from a snapshot
     for _ in range(5):  # until the lists of the last message are published
         time_ms[0] += 1_000

@@ -19,7 +19,7 @@ _LANES, _PLAIN, _TOPK, _WINDOW, _QUERIES = 50_000, 1_000, 20_000, 50_000, 2_000
 _SIMULATED, _SUBSCRIPTIONS = 6_000, 1_000
 
 
-class Workload:
+class GuardWorkload:
     """Messages and subscriptions from the world's places, as columns and as records."""
 
     def __init__(self) -> None:
@@ -48,13 +48,13 @@ class Workload:
         return [self.messages(row, row + _BATCH, row) for row in range(0, _MESSAGES, _BATCH)]
 
 
-def fixed(workload: Workload) -> Callable[[], object]:
+def fixed(workload: GuardWorkload) -> Callable[[], object]:
     """Sort numbers: no code of the product, so its ratio shows the noise."""
     numbers = workload.random.random(400_000)
     return lambda: [np.sort(numbers) for _ in range(100)]
 
 
-def boolean(workload: Workload, name: str, subscriptions: int, repeats: int) -> Callable[[], object]:
+def boolean(workload: GuardWorkload, name: str, subscriptions: int, repeats: int) -> Callable[[], object]:
     """Match messages with boolean subscriptions: a rectangle of two degrees around a place, and one of the words of its name."""
     from dskype.bolts.boolean import make_index
 
@@ -67,7 +67,7 @@ def boolean(workload: Workload, name: str, subscriptions: int, repeats: int) -> 
     return lambda: [index.match(batch) for _ in range(repeats) for batch in batches]
 
 
-def topk(workload: Workload) -> Callable[[], object]:
+def topk(workload: GuardWorkload) -> Callable[[], object]:
     """Keep the lists of top-k subscriptions while messages arrive; each call begins with empty lists."""
     from dskype.bolts.topk.engine import TopkEngine
 
@@ -84,7 +84,7 @@ def topk(workload: Workload) -> Callable[[], object]:
     return run
 
 
-def window(workload: Workload) -> Callable[[], object]:
+def window(workload: GuardWorkload) -> Callable[[], object]:
     """Fill a message window, and look up the best messages of many places and words."""
     from dskype.bolts.window.base import QueryBatch, make_window
 
@@ -111,7 +111,7 @@ def window(workload: Workload) -> Callable[[], object]:
     return run
 
 
-def pipeline(workload: Workload) -> Callable[[], object]:
+def pipeline(workload: GuardWorkload) -> Callable[[], object]:
     """Run DSkype's topology on a log in memory: spouts, distribution, lists, matches and results, without Spark and Kafka."""
     from dskype.deploy.machine.registry import TOPOLOGIES, registry
     from dskype.spouts.topics import Topics
@@ -153,7 +153,7 @@ def pipeline(workload: Workload) -> Callable[[], object]:
     return run
 
 
-PARTS: dict[str, Callable[[Workload], Callable[[], object]]] = {
+PARTS: dict[str, Callable[[GuardWorkload], Callable[[], object]]] = {
     "fixed": fixed,
     "plain": lambda workload: boolean(workload, "plain", _PLAIN, 30),
     "lanes": lambda workload: boolean(workload, "lanes", _LANES, 10),
@@ -169,7 +169,7 @@ def main() -> None:
     from dskype.deploy.machine import paths
 
     paths.export_numba_cache()
-    workload, prepared = Workload(), {}
+    workload, prepared = GuardWorkload(), {}
     for line in sys.stdin:
         name = line.strip()
         if name not in prepared:

@@ -9,7 +9,7 @@ from typing import Any
 from dskype.deploy.cli.arguments import positive
 from dskype.deploy.lab.corpus import Corpus, read_messages
 from dskype.deploy.lab.report import Report, Results
-from dskype.deploy.lab.tornado.simulation import Scale
+from dskype.deploy.lab.tornado.simulation import RoutingScale
 from dskype.deploy.machine.terminal import say
 
 __all__ = ["add_scale_arguments", "run_and_report"]
@@ -29,7 +29,9 @@ def add_scale_arguments(parser: argparse.ArgumentParser, subscriptions: int) -> 
     parser.add_argument("--seed", type=int, default=0, help="default: 0")
 
 
-def run_and_report(args: argparse.Namespace, report: Report, experiments: Callable[[Corpus, Scale], Results], grid: int = Scale.grid, **described: Any) -> int:
+def run_and_report(
+    args: argparse.Namespace, report: Report, experiments: Callable[[Corpus, RoutingScale], Results], grid: int = RoutingScale.grid, **described: Any
+) -> int:
     """Read the messages, say how large the run is, run experiments, and show the report.
 
     :param args: from :func:`add_scale_arguments`, and the file of messages.
@@ -38,7 +40,7 @@ def run_and_report(args: argparse.Namespace, report: Report, experiments: Callab
     :param described: what else the report says about the run.
     :returns: the exit code: 0; 1 if a match was missing or too much.
     """
-    scale = Scale(args.subscriptions, args.count, args.step, args.sample, args.repeat, grid=grid, seed=args.seed)
+    scale = RoutingScale(args.subscriptions, args.count, args.step, args.sample, args.repeat, grid=grid, seed=args.seed)
     corpus = read_messages(args)
     say(f"{len(corpus):,} messages of {corpus.source}; {scale.subscriptions:,} subscriptions, {scale.messages:,} messages, {scale.step:,} at a time")
     results = report.run(args, corpus, scale, lambda: experiments(corpus, scale), **described)

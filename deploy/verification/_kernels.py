@@ -31,7 +31,7 @@ _PTR, _LEFT, _SIZE, _EXPIRY, _CHANGES, _CHANGED, _NOW = 0, 1, 2, 3, 4, 5, 6
 _NEVER = np.int64(1 << 62)
 
 
-class Rows(NamedTuple):
+class MessageRows(NamedTuple):
     """Messages, n rows in rising (position, seq), and for each term the rows that contain it.
 
     :ivar position: int64[n].
@@ -67,7 +67,7 @@ class Subscriptions(NamedTuple):
 
     :ivar k: int64[m].
     :ivar alpha, lat, lon: float64[m].
-    :ivar offsets: int64[m + 1], into ``terms`` (numbers as in :class:`Rows`, in the order of term ids) and ``weights``.
+    :ivar offsets: int64[m + 1], into ``terms`` (numbers as in :class:`MessageRows`, in the order of term ids) and ``weights``.
     :ivar scale_m: float64[m], of distances in metres; 0: they are in degrees.
     :ivar start: int64[m], watermark of the first list, from which changes are counted.
     :ivar filtered: bool[m], whether only some rows count: ``allowed[allowed_offsets[i]:allowed_offsets[i + 1]]``, int64[], rising.
@@ -373,7 +373,7 @@ def _right_ranks(first, last, k, published, rows, found, scores, buffer, state):
 def check(begin, end, rows, subs, queries, published, verdicts, counts):
     """Compare everything that was published for the subscriptions ``begin`` to ``end``.
 
-    :param rows: :class:`Rows`; ``subs``: :class:`Subscriptions`; ``queries``: :class:`Queries`; ``published``: :class:`Published`.
+    :param rows: :class:`MessageRows`; ``subs``: :class:`Subscriptions`; ``queries``: :class:`Queries`; ``published``: :class:`Published`.
     :param verdicts: int8[queries], out.
     :param counts: int64[subscriptions, 2], out: ``TIES`` and ``JUMPED``.
     """

@@ -21,7 +21,7 @@ from dskype.deploy.verification.oracle import TOLERANCE, Oracle
 from dskype.deploy.verification.registrations import Registration, Registry
 from dskype.deploy.verification.replay import NEVER, parse_subscriptions, replay
 from dskype.deploy.verification.report import KEPT, Report
-from dskype.deploy.verification.results import SCORED, Changes, Lists, Matches, has_repeated_id, read_deltas, read_lists
+from dskype.deploy.verification.results import SCORED, Changes, Matches, PublishedLists, has_repeated_id, read_deltas, read_lists
 from dskype.deploy.verification.searches import check_searches
 from dskype.deploy.verification.steps import may_be_refused
 from dskype.deploy.verification.updates import with_inherited_lists
@@ -135,7 +135,7 @@ class _Verification:
 
     # -- top-k lists ----------------------------------------------------------------------------------------------------
 
-    def _check_lists(self, lists: Lists, changes: Changes) -> None:
+    def _check_lists(self, lists: PublishedLists, changes: Changes) -> None:
         registrations = [r for r in self._registry.all if r.is_topk]
         if self._settings.objects and registrations:
             report, history = self._report, self._history
@@ -283,7 +283,7 @@ class _Verification:
             self._report.unchecked["first lists of subscriptions whose older deltas the log has dropped"] += 1
         return usable
 
-    def _final_queries(self, registrations: list[Registration], lists: Lists, groups: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+    def _final_queries(self, registrations: list[Registration], lists: PublishedLists, groups: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
         """Return the last list and the last deltas of each subscription as queries at the newest message.
 
         The origin is -1 for a missing list, -2 for the end of the deltas, and -3 - i for list i, which is older than the newest message.
@@ -356,7 +356,7 @@ class _Verification:
         origin: np.ndarray,
         verdicts: np.ndarray,
         counts: np.ndarray,
-        lists: Lists,
+        lists: PublishedLists,
         changes: Changes,
     ) -> None:
         report = self._report

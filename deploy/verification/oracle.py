@@ -50,7 +50,7 @@ class Oracle:
         times = np.bincount(history.code, minlength=1)
         self.steps = steps_of(history, settings) if settings.objects else []
         self._leave = np.minimum(history.position + settings.extent, ends_of(history, self.steps))
-        self.rows = _kernels.Rows(
+        self.rows = _kernels.MessageRows(
             *map(
                 read_only,
                 (history.position, history.lat, history.lon, history.code, times[history.code] > 1, self._leave, offsets, rows, history.values[order]),

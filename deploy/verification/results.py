@@ -20,7 +20,7 @@ from dskype.deploy.verification.registrations import Registration, Registry, dec
 from dskype.deploy.verification.replay import History
 from dskype.deploy.verification.report import SHARED_RESULT_ID, Report
 
-__all__ = ["Changes", "Lists", "Matches", "Moves", "cut_chunks", "has_repeated_id", "message_codes", "read_deltas", "read_lists", "read_table"]
+__all__ = ["Changes", "Matches", "Moves", "PublishedLists", "cut_chunks", "has_repeated_id", "message_codes", "read_deltas", "read_lists", "read_table"]
 
 _ROWS, _BYTES = 20_000, 32 << 20
 SCORED, INITIAL = 6, 7
@@ -31,7 +31,7 @@ Progress = Callable[[str], None]
 
 
 @dataclass
-class Lists:
+class PublishedLists:
     """Published lists, n of them, in the order of the log.
 
     :ivar registration: int64[n], its number.
@@ -187,7 +187,7 @@ class _List:
     score: Any
 
 
-def read_lists(inputs: Inputs, registry: Registry, history: History, report: Report, progress: Progress) -> Lists:
+def read_lists(inputs: Inputs, registry: Registry, history: History, report: Report, progress: Progress) -> PublishedLists:
     """Parse the topic of whole lists."""
     records = inputs.topk
     rows: dict[bool, list[int]] = {True: [], False: []}
@@ -256,7 +256,7 @@ def _message(id: Any) -> str | int:
     return id
 
 
-def _join_lists(records: Sequence[Record], registry: Registry, found: dict[int, _List]) -> Lists:
+def _join_lists(records: Sequence[Record], registry: Registry, found: dict[int, _List]) -> PublishedLists:
     order = sorted(found)
     lists = [found[i] for i in order]
     offsets = np.zeros(len(lists) + 1, np.int64)
@@ -272,7 +272,7 @@ def _join_lists(records: Sequence[Record], registry: Registry, found: dict[int, 
     def join(parts: Sequence[np.ndarray], dtype: Any) -> np.ndarray:
         return np.concatenate([np.zeros(0, dtype), *parts])
 
-    return Lists(
+    return PublishedLists(
         np.array([e.registration for e in lists], np.int64),
         np.array([e.watermark for e in lists], np.int64),
         offsets,

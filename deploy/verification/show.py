@@ -13,7 +13,7 @@ from dskype.deploy.verification.oracle import Oracle, same_list
 from dskype.deploy.verification.reading_expressions import expression_text
 from dskype.deploy.verification.registrations import Registration
 from dskype.deploy.verification.report import KEPT, Report
-from dskype.deploy.verification.results import Changes, Lists, Matches
+from dskype.deploy.verification.results import Changes, Matches, PublishedLists
 from dskype.spouts.subscriptions import ThresholdSubscription
 
 __all__ = ["list_difference", "match_difference", "missing_match"]
@@ -47,7 +47,7 @@ def describe(r: Registration) -> str:
 
 
 def list_difference(
-    report: Report, inputs: Inputs, oracle: Oracle, r: Registration, queries: Any, q: int, origin: int, verdict: int, lists: Lists, changes: Changes
+    report: Report, inputs: Inputs, oracle: Oracle, r: Registration, queries: Any, q: int, origin: int, verdict: int, lists: PublishedLists, changes: Changes
 ) -> None:
     """Report a wrong list, or wrong deltas of a watermark."""
     watermark, kind = int(queries.watermark[q]), int(queries.kind[q])

@@ -14,7 +14,7 @@ from dskype.bolts.boolean.lanes import group_kernels as groups
 from dskype.bolts.boolean.lanes import match_kernels as matching
 from dskype.bolts.boolean.lanes.address_kernels import addresses, handle_of
 from dskype.bolts.boolean.lanes.checks import check
-from dskype.bolts.boolean.lanes.memory import Rows
+from dskype.bolts.boolean.lanes.memory import GrowingRows
 from dskype.bolts.boolean.program_kernels import Batch
 from dskype.spouts.batch import MessageBatch
 
@@ -41,15 +41,15 @@ class LanesIndex(CompiledIndex):
     def _clear(self) -> None:
         self._size = 0
         self._rows = {
-            "boxes": Rows(np.float64, 4),
-            "places": Rows(np.int32, 0),
-            "table": Rows(np.int64, 2),
-            "records": Rows(np.float32, 8),
-            "blocks": Rows(np.uint16, 160),
-            "groups": Rows(np.int64, 24),
-            "nodes": Rows(np.float32, 96),
-            "programs": Rows(np.int64, 0),
-            "codes": Rows(np.int32, 3),
+            "boxes": GrowingRows(np.float64, 4),
+            "places": GrowingRows(np.int32, 0),
+            "table": GrowingRows(np.int64, 2),
+            "records": GrowingRows(np.float32, 8),
+            "blocks": GrowingRows(np.uint16, 160),
+            "groups": GrowingRows(np.int64, 24),
+            "nodes": GrowingRows(np.float32, 96),
+            "programs": GrowingRows(np.int64, 0),
+            "codes": GrowingRows(np.int32, 3),
         }
         self._state = np.zeros(kernels.STATE_SIZE, np.int64)
         self._state[kernels.CODES_END] = 1

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 
-__all__ = ["Rows"]
+__all__ = ["GrowingRows"]
 
 _STEP_BYTES = 1 << 12
 _PART = 384
@@ -16,7 +16,7 @@ _RESERVED_BYTES = 1 << 30
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # Linux; addresses that are not in use count for nothing
 
 
-class Rows:
+class GrowingRows:
     """Rows of one width, zero at first, whose number grows without a copy (Linux).
 
     A growing array that is copied stops its caller for as long as the copy takes: a tenth of a second for 200 MB. To give its pages

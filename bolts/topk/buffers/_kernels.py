@@ -10,7 +10,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from dskype.bolts.topk._kernels import CAPACITY, END, LEFT, LENGTH, START, grown_capacity
+from dskype.bolts.array_kernels import CAPACITY, END, LEFT, LENGTH, START, grown_capacity
 from dskype.topology.kernel_cache import njit
 
 BARE = {"cache": True, "_nrt": False}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dskype.bolts.topk._kernels import LENGTH, START
+from dskype.bolts.array_kernels import LENGTH, START
 from dskype.bolts.topk.buffers._kernels import ACTIVE, FAR, FROZEN, LIMIT, STATE, THETA, K, enter_date, grow_log, log_difference, new_log, ranks_before
 from dskype.bolts.topk.buffers.step_kernels import fit_block, keep_skyband, share
 from dskype.topology.kernel_cache import njit

@@ -10,7 +10,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from dskype.bolts.topk._kernels import CAPACITY, END, LEFT, LENGTH, START
+from dskype.bolts.array_kernels import CAPACITY, END, LEFT, LENGTH, START
 from dskype.bolts.topk.buffers._kernels import (
     ACTIVE,
     ADD,

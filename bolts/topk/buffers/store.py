@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from dskype.bolts import array_kernels
+from dskype.bolts.arrays import BlockPool, grown
 from dskype.bolts.ranked_lists import RankedLists
-from dskype.bolts.topk import _kernels as shared
 from dskype.bolts.topk.base import Matches
 from dskype.bolts.topk.buffers import _kernels as kernels
 from dskype.bolts.topk.buffers import step_kernels as steps
-from dskype.bolts.topk.pool import BlockPool, grown
-from dskype.bolts.topk.table import readable
 from dskype.spouts.batch import MessageBatch
+from dskype.spouts.columns import read_only
 
 __all__ = ["BufferStore", "readable_lists"]
 
@@ -27,7 +27,7 @@ _KEPT = 1 << 18
 def readable_lists(lists: RankedLists) -> RankedLists:
     """Return lists as kernels take them."""
     return RankedLists(
-        readable(lists.offsets, np.int64), readable(lists.seqs, np.int64), readable(lists.positions, np.int64), readable(lists.scores, np.float64)
+        read_only(lists.offsets, np.int64), read_only(lists.seqs, np.int64), read_only(lists.positions, np.int64), read_only(lists.scores, np.float64)
     )
 
 
@@ -94,7 +94,7 @@ class BufferStore:
         :param before: the previous watermark.
         :param skyband: whether buffers are skybands; else they are *kmax*.
         """
-        seq, position, rows = readable(messages.seq, np.int64), readable(messages.position, np.int64), kernels.Rows(*matches)
+        seq, position, rows = read_only(messages.seq, np.int64), read_only(messages.position, np.int64), kernels.Rows(*matches)
         if ended is None:
             self.expect(seq, position)
         else:
@@ -102,7 +102,7 @@ class BufferStore:
             rows = rows._replace(score=np.where(ended[rows.message], np.nan, rows.score))
         if (position[1:] == position[:-1]).any():
             rows = steps.by_slot(position, rows)
-        arrivals = steps.Arrivals(seq, position, *(readable(array, array.dtype) for array in rows))
+        arrivals = steps.Arrivals(seq, position, *(read_only(array, array.dtype) for array in rows))
         at = np.zeros(steps.SINK + 1, np.int64)
         at[steps.NOW] = before
         while True:
@@ -214,14 +214,14 @@ class BufferStore:
             return
         self.open(slots, state["k"], state["limit"], complete=False)
         self.expect(state["seqs"], state["positions"])
-        offsets = readable(state["offsets"], np.int64)
+        offsets = read_only(state["offsets"], np.int64)
         block, lengths = self.pool.block, np.diff(offsets)
         self.pool.reserve(slots, lengths)
         block[slots, kernels.LENGTH], block[slots, kernels.STATE], block[slots, kernels.FROZEN] = lengths, state["state"], state["frozen"]
         self.theta[slots] = state["theta"]
         arrays = self.arrays
         for entries, array in ((state["seqs"], arrays.seq), (state["positions"], arrays.position), (state["scores"], arrays.score)):
-            shared.copy_ranges(readable(entries, array.dtype), offsets[:-1], lengths, block[slots, kernels.START], array)
+            array_kernels.copy_ranges(read_only(entries, array.dtype), offsets[:-1], lengths, block[slots, kernels.START], array)
         self.expect_dates(len(slots))
         kernels.enter_oldest(arrays, self.calendar, slots)
 

@@ -6,12 +6,13 @@ import math
 
 import numpy as np
 
+from dskype.bolts import array_kernels
+from dskype.bolts.arrays import BlockPool, aligned, grown
 from dskype.bolts.topk import _kernels as shared
 from dskype.bolts.topk.base import Matches, SubscriptionIndex
 from dskype.bolts.topk.cones import _kernels as kernels
 from dskype.bolts.topk.cones import order_kernels as order
 from dskype.bolts.topk.cones import search_kernels as search
-from dskype.bolts.topk.pool import BlockPool, aligned, grown
 from dskype.bolts.topk.table import readable_messages
 from dskype.spouts.batch import MessageBatch
 
@@ -84,7 +85,7 @@ class ConePool:
             kernels.copy_rows(self.arrays[name].reshape(-1, width), source, length, destination, to[name].reshape(-1, width))
 
     def _pack(self, more: int) -> None:
-        *moves, end = shared.pack_blocks(self.block)
+        *moves, end = array_kernels.pack_blocks(self.block)
         size = end + more
         size += size // 16 + 16
         new = {name: aligned((size, *shape), dtype) for name, (dtype, shape) in self.fields.items()}

@@ -35,7 +35,7 @@ from dskype.bolts.boolean import INDEXES
 from dskype.deploy.cli.arguments import positive
 from dskype.deploy.lab.boolean import truth
 from dskype.deploy.lab.boolean.measure import BATCH, Measured, TooSlowError, compile_us, options_over, warm_up, within
-from dskype.deploy.lab.boolean.workloads import WORKLOADS, Workload, draw
+from dskype.deploy.lab.boolean.workloads import WORKLOADS, BooleanIndexWorkload, draw
 from dskype.deploy.lab.comparing import differences, show_share
 from dskype.deploy.lab.corpus import add_file_argument, read_messages
 from dskype.deploy.lab.emulator.measure import print_table
@@ -72,7 +72,7 @@ _FIRST_TABLE = 7
 
 
 def compare(
-    workload: Workload,
+    workload: BooleanIndexWorkload,
     indexes: Sequence[str],
     *,
     rounds: int = 3,

@@ -13,7 +13,7 @@ from typing import Any
 from dskype.deploy.lab.boolean.reasons import reason
 from dskype.deploy.lab.experiments import Claim, Experiment, Row, Rows, listed, ratio, series, slower_than_x, steady, times, trend
 
-__all__ = ["EXPERIMENTS", "Setting", "World"]
+__all__ = ["EXPERIMENTS", "BooleanSetting", "World"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class World:
 
 
 @dataclass(frozen=True)
-class Setting:
+class BooleanSetting:
     """One run.
 
     :ivar removed: share of the subscriptions that have been removed, or have expired, before messages come.
@@ -115,7 +115,7 @@ def fastest(text: str, name: str, others: Sequence[str], at_least: float = 1.0) 
     return Claim(text, check)
 
 
-def _lines(names: Mapping[str, Setting], xs: Sequence[float], change: Any, subscriptions: bool = False) -> list[Row]:
+def _lines(names: Mapping[str, BooleanSetting], xs: Sequence[float], change: Any, subscriptions: bool = False) -> list[Row]:
     """Return rows for each name and place.
 
     :param subscriptions: those change from place to place, so they are drawn once for all names; else an index is filled once for all places.
@@ -128,9 +128,9 @@ def _words(areas: bool, uniform: bool = False) -> Any:
     return lambda world, x: replace(world, words=(int(x), int(x)), areas=areas, uniform=uniform)
 
 
-def _settings(*names: str, world: World = World()) -> dict[str, Setting]:
+def _settings(*names: str, world: World = World()) -> dict[str, BooleanSetting]:
     """Return settings by name; the trees with representative tokens order them locality-aware, as in LAPS from section 6.2 on."""
-    return {name: Setting(name, _LOCAL_ORDER if name in ("rt+", "rt++") else {}, world) for name in names}
+    return {name: BooleanSetting(name, _LOCAL_ORDER if name in ("rt+", "rt++") else {}, world) for name in names}
 
 
 # -- LAPS -----------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ def _settings(*names: str, world: World = World()) -> dict[str, Setting]:
 
 def _sorting(group: str) -> Experiment:
     title, areas, words = _GROUPS[group]
-    names = {strategy: Setting("rt+", {"token_order": order}, _PLACES) for strategy, order in _STRATEGIES.items()}
+    names = {strategy: BooleanSetting("rt+", {"token_order": order}, _PLACES) for strategy, order in _STRATEGIES.items()}
     return Experiment(
         f"sorting-{group}",
         f"Representative tokens of the Rt+-tree, {title} (LAPS, Figure 6)",
@@ -199,7 +199,7 @@ _SCALABILITY = Experiment(
     "The Rt++-tree by the number of subscriptions (LAPS, Figure 10)",
     "subscriptions, as a share",
     [
-        Row(group, x, Setting("rt++", _LOCAL_ORDER, replace(_PLACES, subscriptions=x, words=(words[1], words[1]), areas=areas)))
+        Row(group, x, BooleanSetting("rt++", _LOCAL_ORDER, replace(_PLACES, subscriptions=x, words=(words[1], words[1]), areas=areas)))
         for group, (_, areas, words) in _GROUPS.items()
         for x in _SHARES
     ],
@@ -213,7 +213,7 @@ _SIZES = Experiment(
     "index",
     [
         *(Row(name, None, setting) for name, setting in _settings("rt", "rt+", "rt++", *_EXISTING, "fast", "gi2", "table", *_OWN, world=_PLACES).items()),
-        *(Row(f"rt+, {strategy}", None, Setting("rt+", {"token_order": order}, _PLACES)) for strategy, order in _STRATEGIES.items()),
+        *(Row(f"rt+, {strategy}", None, BooleanSetting("rt+", {"token_order": order}, _PLACES)) for strategy, order in _STRATEGIES.items()),
     ],
     [
         times("The Rt-tree takes twice the memory of the Rt+-tree (checked: 1.5 times)", ("rt", None), ("rt+", None), "bytes", 1.5),
@@ -233,8 +233,8 @@ _TORNADO = World(space_share=0.005, keywords=(3, 3))
 _QUERIES = (0.5, 1.0, 2.0, 3.0, 4.0)
 
 
-def _tornado(names: Sequence[str] = _STREAMED) -> dict[str, Setting]:
-    return {name: Setting(name, world=_TORNADO) for name in names}
+def _tornado(names: Sequence[str] = _STREAMED) -> dict[str, BooleanSetting]:
+    return {name: BooleanSetting(name, world=_TORNADO) for name in names}
 
 
 _FAST_QUERIES = Experiment(
@@ -337,7 +337,7 @@ _EXPIRY = Experiment(
     "expiry",
     "Messages after a share of the subscriptions has expired, which FAST and GI2 clean up lazily (Tornado, section 4; PS2Stream, section V)",
     "share that has expired",
-    [Row(name, x, Setting(name, removed=x)) for name in _STREAMED for x in _GONE],
+    [Row(name, x, BooleanSetting(name, removed=x)) for name in _STREAMED for x in _GONE],
     [
         Claim("Expired queries do not slow FAST down (checked: with three quarters gone a message takes half the time or less)", _falls_with_expiry),
         fastest("FAST is faster than GI2 whatever has expired", "fast", ("gi2",)),

@@ -18,7 +18,7 @@ import numpy as np
 from dskype.bolts.boolean import INDEXES, BooleanIndex, make_index
 from dskype.bolts.boolean.programs import compile_expression
 from dskype.deploy.lab.boolean.subscriptions import BooleanSubscriptions
-from dskype.deploy.lab.boolean.workloads import Workload
+from dskype.deploy.lab.boolean.workloads import BooleanIndexWorkload
 from dskype.deploy.lab.comparing import MatchTimes, digest, quiet
 from dskype.distribution.agrid.learning import box_of_messages
 from dskype.spouts.batch import MessageBatch
@@ -44,7 +44,9 @@ class Measured(MatchTimes):
         message), ``measured`` (messages), ``remove_us``, ``again_us`` (insert what was removed), ``longest_remove_ms``, ``longest_again_ms``, ``bytes_after`` (the changes).
     """
 
-    def __init__(self, name: str, workload: Workload, options: dict[str, Any] | None = None, tell: Callable[[float], None] = lambda share: None) -> None:
+    def __init__(
+        self, name: str, workload: BooleanIndexWorkload, options: dict[str, Any] | None = None, tell: Callable[[float], None] = lambda share: None
+    ) -> None:
         super().__init__(name, _batches(workload.messages))
         self.workload = workload
         before = _resident_bytes()
@@ -168,9 +170,11 @@ def options_over(name: str, lat: np.ndarray, lon: np.ndarray, options: Mapping[s
     return {**grid, **(options or {})}
 
 
-def warm_up(name: str, workload: Workload, options: dict[str, Any] | None = None) -> None:
+def warm_up(name: str, workload: BooleanIndexWorkload, options: dict[str, Any] | None = None) -> None:
     """Compile the kernels of an index: do everything once with few subscriptions."""
-    few = Workload(workload.name, workload.subscriptions.first(min(2_000, workload.subscriptions.n)), workload.messages.slice(0, min(300, workload.messages.n)))
+    few = BooleanIndexWorkload(
+        workload.name, workload.subscriptions.first(min(2_000, workload.subscriptions.n)), workload.messages.slice(0, min(300, workload.messages.n))
+    )
     index = Measured(name, few, options)
     index.match(1.0)
     index.single(0.1)

@@ -19,16 +19,16 @@ from dskype.bolts.boolean import INDEXES
 from dskype.deploy.cli.arguments import output, positive, positive_seconds
 from dskype.deploy.lab.as_in_paper import add_preset_argument
 from dskype.deploy.lab.boolean import report as boolean_report
-from dskype.deploy.lab.boolean.experiments import EXPERIMENTS, Setting, World
+from dskype.deploy.lab.boolean.experiments import EXPERIMENTS, BooleanSetting, World
 from dskype.deploy.lab.boolean.measure import BATCH, Measured, TooSlowError, options_over, warm_up, within
 from dskype.deploy.lab.boolean.subscriptions import BooleanSubscriptions
-from dskype.deploy.lab.boolean.workloads import Workload, draw_messages, draw_subscriptions, with_expressions, with_uniform_words
+from dskype.deploy.lab.boolean.workloads import BooleanIndexWorkload, draw_messages, draw_subscriptions, with_expressions, with_uniform_words
 from dskype.deploy.lab.corpus import Corpus, add_file_argument, read_messages
 from dskype.deploy.lab.experiments import Claim, Experiment, Found, LeftOutError, Rows, add_only_argument, run_experiment
 from dskype.deploy.machine.terminal import say
 from dskype.spouts.batch import MessageBatch
 
-__all__ = ["Bench", "Scale", "add_arguments", "run", "run_experiments"]
+__all__ = ["BooleanBench", "BooleanScale", "add_arguments", "run", "run_experiments"]
 
 _KEPT_BYTES = 2 << 30
 """Filled indexes are kept for other messages as long as they take no more."""
@@ -47,7 +47,7 @@ _COLUMNS_BYTES = 64
 
 
 @dataclass(frozen=True)
-class Scale:
+class BooleanScale:
     """How large everything is.
 
     :ivar messages: how many are matched. It ends earlier when ``budget_s`` of CPU time are used up, but not before a batch of 256.
@@ -83,10 +83,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output(parser)
 
 
-class Bench:
+class BooleanBench:
     """Runs settings, equal ones once. Settings with the same subscriptions share one filled index."""
 
-    def __init__(self, corpus: Corpus, scale: Scale) -> None:
+    def __init__(self, corpus: Corpus, scale: BooleanScale) -> None:
         self.corpus, self.scale = corpus, scale
         self._uniform: Corpus | None = None
         self._found: dict[str, dict[str, Any]] = {}
@@ -96,7 +96,7 @@ class Bench:
         self._warm: set[tuple[Any, ...]] = set()
         self._bytes: dict[str, float] = {}
 
-    def missing(self, setting: Setting) -> str | None:
+    def missing(self, setting: BooleanSetting) -> str | None:
         """Return why a setting cannot be run: no such index, no such option, or too little memory."""
         if setting.index not in INDEXES:
             return f"index {setting.index!r} is not available"
@@ -108,7 +108,7 @@ class Bench:
             return f"{n:,} subscriptions would take {needed / 2**30:.0f} GiB, {available / 2**30:.0f} are free"
         return None
 
-    def run(self, setting: Setting) -> dict[str, Any]:
+    def run(self, setting: BooleanSetting) -> dict[str, Any]:
         """Measure a setting.
 
         :returns: what :class:`~dskype.deploy.lab.boolean.measure.Measured` finds, ``longest_ms`` (of a call with 256 inserts or removals), ``subscriptions``,
@@ -146,7 +146,7 @@ class Bench:
 
     # -- filling --------------------------------------------------------------------------------------------------------
 
-    def _compile(self, setting: Setting) -> None:
+    def _compile(self, setting: BooleanSetting) -> None:
         """Do everything once with few subscriptions; points and areas, and words and expressions, have kernels of their own."""
         kind = (setting.index, repr(setting.options), setting.world.areas, setting.world.expressions)
         if kind not in self._warm:
@@ -154,7 +154,7 @@ class Bench:
             warm_up(setting.index, self._workload(few), self._options(setting))
             self._warm.add(kind)
 
-    def _fill(self, setting: Setting) -> Measured:
+    def _fill(self, setting: BooleanSetting) -> Measured:
         """Return an index with the subscriptions of a setting, and its messages."""
         changed = bool(setting.removed or setting.updates)
         own = repr((setting.index, setting.options, _registered(setting.world)))
@@ -173,13 +173,13 @@ class Bench:
                 self._filled.popitem(last=False)
         return index
 
-    def _options(self, setting: Setting) -> dict[str, Any]:
+    def _options(self, setting: BooleanSetting) -> dict[str, Any]:
         return options_over(setting.index, self.corpus.lat, self.corpus.lon, setting.options)
 
     def _count(self, world: World) -> int:
         return max(1, round(self.scale.subscriptions * world.subscriptions))
 
-    def _workload(self, world: World) -> Workload:
+    def _workload(self, world: World) -> BooleanIndexWorkload:
         corpus = self.corpus
         if world.uniform:
             self._uniform = self._uniform or with_uniform_words(corpus, self.scale.seed)
@@ -204,7 +204,7 @@ class Bench:
             messages = self._messages[wanted] = draw_messages(corpus, self.scale.messages, rng, words=world.words, area_km=wanted[1])
             if len(self._messages) > _MESSAGES:
                 self._messages.popitem(last=False)
-        return Workload("", self._subscriptions[1], messages)
+        return BooleanIndexWorkload("", self._subscriptions[1], messages)
 
 
 def _registered(world: World) -> World:
@@ -239,7 +239,7 @@ def _agree() -> Claim:
     return Claim("All indexes find the same", check)
 
 
-def run_experiments(experiments: list[Experiment], bench: Bench, progress: Callable[[str], None] = say) -> list[dict[str, Any]]:
+def run_experiments(experiments: list[Experiment], bench: BooleanBench, progress: Callable[[str], None] = say) -> list[dict[str, Any]]:
     """Run experiments one after another, each with the claim that all indexes find the same.
 
     :returns: what :func:`~dskype.deploy.lab.experiments.run_experiment` returns, of each.
@@ -260,8 +260,8 @@ def run_experiments(experiments: list[Experiment], bench: Bench, progress: Calla
 
 def run(args: argparse.Namespace) -> int:
     """Measure; print tables or JSON, and write the report."""
-    scale = Scale(args.subscriptions, args.count, args.budget, args.limit, args.repeat, args.seed)
+    scale = BooleanScale(args.subscriptions, args.count, args.budget, args.limit, args.repeat, args.seed)
     corpus = read_messages(args)
     say(f"{len(corpus):,} messages of {corpus.source}; {scale.subscriptions:,} subscriptions, {scale.messages:,} messages in batches of {BATCH}")
-    boolean_report.REPORT.run(args, corpus, scale, lambda: run_experiments(args.only, Bench(corpus, scale)))
+    boolean_report.REPORT.run(args, corpus, scale, lambda: run_experiments(args.only, BooleanBench(corpus, scale)))
     return 0

@@ -31,8 +31,8 @@ from dskype.spouts.batch import MessageBatch
 
 __all__ = [
     "WORKLOADS",
+    "BooleanIndexWorkload",
     "Kind",
-    "Workload",
     "crowded",
     "draw",
     "draw_lifetimes",
@@ -51,7 +51,7 @@ _WIDEST = 256
 _REGIONS, _RARE = 10, 0.99
 
 
-class Workload(NamedTuple):
+class BooleanIndexWorkload(NamedTuple):
     """Subscriptions, and messages to match them with."""
 
     name: str
@@ -73,10 +73,10 @@ class Kind:
     draw: Callable[[Corpus, int, int, np.random.Generator], tuple[BooleanSubscriptions, MessageBatch]]
 
 
-def draw(name: str, corpus: Corpus, subscriptions: int, messages: int, seed: int = 0) -> Workload:
+def draw(name: str, corpus: Corpus, subscriptions: int, messages: int, seed: int = 0) -> BooleanIndexWorkload:
     """Draw a workload of :data:`WORKLOADS`; the same arguments give the same one."""
     rng = np.random.default_rng([seed, zlib.crc32(name.encode())])
-    return Workload(name, *WORKLOADS[name].draw(corpus, subscriptions, messages, rng))
+    return BooleanIndexWorkload(name, *WORKLOADS[name].draw(corpus, subscriptions, messages, rng))
 
 
 # -- parts --------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 
 if TYPE_CHECKING:
     from dskype.deploy.lab.chaos.system import System
-    from dskype.deploy.lab.chaos.workloads import Workload
+    from dskype.deploy.lab.chaos.workloads import FaultWorkload
 
 __all__ = ["FAULTS", "PARTNERS", "Fault", "usable"]
 
@@ -42,18 +42,18 @@ class Fault:
     long = False
     still = False
 
-    def usable(self, system: System, workload: Workload) -> bool:
+    def usable(self, system: System, workload: FaultWorkload) -> bool:
         """Tell whether this machine and this workload allow the fault."""
         return True
 
-    def strike(self, system: System, workload: Workload, choice: float) -> None:
+    def strike(self, system: System, workload: FaultWorkload, choice: float) -> None:
         """Cause the fault.
 
         :param choice: 0 <= choice < 1; selects one of several processes.
         """
         raise NotImplementedError
 
-    def heal(self, system: System, workload: Workload) -> None:
+    def heal(self, system: System, workload: FaultWorkload) -> None:
         """End the fault, if it does not heal by itself."""
 
 
@@ -64,7 +64,7 @@ class Kill(Fault):
         self.name, self._kind, self._every = name, kind, every
         self.text = f"SIGKILL of {'all processes' if every else 'a process'} of the kind {kind}"
 
-    def strike(self, system: System, workload: Workload, choice: float) -> None:
+    def strike(self, system: System, workload: FaultWorkload, choice: float) -> None:
         """Kill."""
         found = system.find(self._kind)
         chosen = found if self._every else found[int(choice * len(found)) :][:1]
@@ -75,12 +75,12 @@ class Kill(Fault):
 class KillMachine(Kill):
     """SIGKILL of Spark's JVM: the driver must notice, and end or start another one."""
 
-    def strike(self, system: System, workload: Workload, choice: float) -> None:
+    def strike(self, system: System, workload: FaultWorkload, choice: float) -> None:
         """Kill."""
         self._driver, self._killed = system.pid, set(system.find(self._kind))
         super().strike(system, workload, choice)
 
-    def heal(self, system: System, workload: Workload) -> None:
+    def heal(self, system: System, workload: FaultWorkload) -> None:
         """End a driver that lives on without a JVM."""
         deadline = time.monotonic() + _NOTICE_S
         while system.pid == self._driver and not set(system.find(self._kind)) - self._killed:
@@ -102,12 +102,12 @@ class Pause(Fault):
         self.text = f"SIGSTOP of {'all processes' if every else 'a process'} of the kind {kind}, SIGCONT some seconds later"
         self._stopped: list[int] = []
 
-    def strike(self, system: System, workload: Workload, choice: float) -> None:
+    def strike(self, system: System, workload: FaultWorkload, choice: float) -> None:
         """Stop."""
         found = system.find(self._kind)
         self._stopped = processes.send(found if self._every else found[int(choice * len(found)) :][:1], signal.SIGSTOP)
 
-    def heal(self, system: System, workload: Workload) -> None:
+    def heal(self, system: System, workload: FaultWorkload) -> None:
         """Continue them."""
         processes.send(self._stopped, signal.SIGCONT)
 
@@ -119,7 +119,7 @@ class PauseClients(Pause):
         super().__init__("pause-clients", "client", every=True)
         self.text = "SIGSTOP of dskype ui, metrics and webhooks, SIGCONT some seconds later"
 
-    def usable(self, system: System, workload: Workload) -> bool:
+    def usable(self, system: System, workload: FaultWorkload) -> bool:
         """Need a workload that clients follow."""
         return workload.followed
 
@@ -131,15 +131,15 @@ class CutNetwork(Fault):
     lasts_s = (3, 12)
     still = True
 
-    def usable(self, system: System, workload: Workload) -> bool:
+    def usable(self, system: System, workload: FaultWorkload) -> bool:
         """Need a broker behind a door."""
         return system.door is not None
 
-    def strike(self, system: System, workload: Workload, choice: float) -> None:
+    def strike(self, system: System, workload: FaultWorkload, choice: float) -> None:
         """Cut."""
         system.door.hang()
 
-    def heal(self, system: System, workload: Workload) -> None:
+    def heal(self, system: System, workload: FaultWorkload) -> None:
         """Let everything through, also what waits."""
         system.door.resume()
 
@@ -151,11 +151,11 @@ class BrokerAway(Fault):
         self.name, self.lasts_s, self.long = name, lasts_s, long
         self.text = f"SIGKILL of the broker, started again after {lasts_s[0]:g} to {lasts_s[1]:g} s"
 
-    def strike(self, system: System, workload: Workload, choice: float) -> None:
+    def strike(self, system: System, workload: FaultWorkload, choice: float) -> None:
         """Kill it."""
         system.broker.kill()
 
-    def heal(self, system: System, workload: Workload) -> None:
+    def heal(self, system: System, workload: FaultWorkload) -> None:
         """Start it."""
         system.broker.start()
 
@@ -165,7 +165,7 @@ class BrokerRestart(Fault):
 
     name, text = "restart-broker", "the broker is stopped in good order and started again"
 
-    def strike(self, system: System, workload: Workload, choice: float) -> None:
+    def strike(self, system: System, workload: FaultWorkload, choice: float) -> None:
         """Stop and start it."""
         system.broker.restart()
 
@@ -175,7 +175,7 @@ class BrokerBounce(Fault):
 
     name, text = "bounce-broker", "SIGKILL of the broker three times, each soon after it has come back"
 
-    def strike(self, system: System, workload: Workload, choice: float) -> None:
+    def strike(self, system: System, workload: FaultWorkload, choice: float) -> None:
         """Kill and start it, three times."""
         for _ in range(3):
             system.broker.kill()
@@ -190,11 +190,11 @@ class ClockStep(Fault):
         self.name, self._step_s = name, step_s
         self.text = f"the wall clock of driver and executors jumps by {step_s:+d} s, for good"
 
-    def usable(self, system: System, workload: Workload) -> bool:
+    def usable(self, system: System, workload: FaultWorkload) -> bool:
         """Need a system that runs with a clock that can be set."""
         return system.clock is not None
 
-    def strike(self, system: System, workload: Workload, choice: float) -> None:
+    def strike(self, system: System, workload: FaultWorkload, choice: float) -> None:
         """Jump."""
         system.clock.step(self._step_s)
 
@@ -205,7 +205,7 @@ class DiskFull(Fault):
     name, text = "disk-full", "the file system of the topology's folder is full (where mounting is not allowed: no file of an executor may grow)"
     lasts_s = (5, 12)
 
-    def strike(self, system: System, workload: Workload, choice: float) -> None:
+    def strike(self, system: System, workload: FaultWorkload, choice: float) -> None:
         """Fill it."""
         if system.mounted:
             with open(system.data / "filler", "wb", buffering=0) as filler:
@@ -217,7 +217,7 @@ class DiskFull(Fault):
         else:
             self._limit(system, 0)
 
-    def heal(self, system: System, workload: Workload) -> None:
+    def heal(self, system: System, workload: FaultWorkload) -> None:
         """Make room again."""
         (system.data / "filler").unlink(missing_ok=True)
         if not system.mounted:
@@ -238,11 +238,11 @@ class Overload(Fault):
     name, text = "overload", "three times the highest rate ever processed, for some seconds"
     lasts_s = (6, 12)
 
-    def strike(self, system: System, workload: Workload, choice: float) -> None:
+    def strike(self, system: System, workload: FaultWorkload, choice: float) -> None:
         """Feed more."""
         workload.feed_at(_RELIEF * workload.capacity())
 
-    def heal(self, system: System, workload: Workload) -> None:
+    def heal(self, system: System, workload: FaultWorkload) -> None:
         """Feed as before."""
         workload.feed_at(None)
 
@@ -253,15 +253,15 @@ class HungStore(Fault):
     name, text = "hang-store", "the result store accepts connections and requests, and never answers"
     lasts_s = (6, 12)
 
-    def usable(self, system: System, workload: Workload) -> bool:
+    def usable(self, system: System, workload: FaultWorkload) -> bool:
         """Need a workload with a store outside Kafka."""
         return workload.store is not None
 
-    def strike(self, system: System, workload: Workload, choice: float) -> None:
+    def strike(self, system: System, workload: FaultWorkload, choice: float) -> None:
         """Stop all answers."""
         workload.store.hang()
 
-    def heal(self, system: System, workload: Workload) -> None:
+    def heal(self, system: System, workload: FaultWorkload) -> None:
         """Let it answer."""
         workload.store.resume()
 
@@ -271,7 +271,7 @@ class DeleteMetrics(Fault):
 
     name, text = "delete-metrics", "the topic of measurements is deleted while the topology runs"
 
-    def strike(self, system: System, workload: Workload, choice: float) -> None:
+    def strike(self, system: System, workload: FaultWorkload, choice: float) -> None:
         """Delete it, unless the broker is away."""
 
         def delete() -> None:
@@ -324,7 +324,7 @@ PARTNERS = ("kill-executor", "kill-executors", "pause-executor")
 """Faults that may strike while another one lasts."""
 
 
-def usable(system: System, workload: Workload, names: list[str] | None, *, long: bool) -> dict[str, Fault]:
+def usable(system: System, workload: FaultWorkload, names: list[str] | None, *, long: bool) -> dict[str, Fault]:
     """Return the faults that can be used here: the named ones, or all (without the long ones, unless ``long``)."""
     chosen = {n: FAULTS[n] for n in names} if names else {n: f for n, f in FAULTS.items() if long or not f.long}
     return {n: f for n, f in chosen.items() if f.usable(system, workload)}

@@ -15,7 +15,7 @@ from dskype.deploy.lab.chaos.faults import PARTNERS, Fault, usable
 from dskype.deploy.lab.chaos.report import Outcome, Result
 from dskype.deploy.lab.chaos.schedule import Strike, draw
 from dskype.deploy.lab.chaos.system import System
-from dskype.deploy.lab.chaos.workloads import WORKLOADS, Workload
+from dskype.deploy.lab.chaos.workloads import WORKLOADS, FaultWorkload
 
 __all__ = ["run"]
 
@@ -82,7 +82,9 @@ def run(
 
 
 class _Run:
-    def __init__(self, load: Workload, system: System, clients: Clients | None, result: Result, patience_s: float, progress: Callable[[str], None]) -> None:
+    def __init__(
+        self, load: FaultWorkload, system: System, clients: Clients | None, result: Result, patience_s: float, progress: Callable[[str], None]
+    ) -> None:
         self._load, self._system, self._clients, self._result, self._patience_s, self._progress = load, system, clients, result, patience_s, progress
         self._faults: dict[str, Fault] = {}
         self._repeated, self._hopeless, self._memory_mib = 0, False, 0.0

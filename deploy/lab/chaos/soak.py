@@ -14,7 +14,7 @@ from pathlib import Path
 from dskype.deploy.lab.chaos import processes
 from dskype.deploy.lab.chaos.report import markdown_table
 from dskype.deploy.lab.chaos.system import System
-from dskype.deploy.lab.chaos.workloads import WORKLOADS, Workload
+from dskype.deploy.lab.chaos.workloads import WORKLOADS, FaultWorkload
 from dskype.topology.planning.plan import metrics_topic
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 
@@ -81,7 +81,7 @@ def _files(folder: Path) -> tuple[int, int]:
     return number, size
 
 
-def sample(system: System, load: Workload, at_s: float) -> Sample:
+def sample(system: System, load: FaultWorkload, at_s: float) -> Sample:
     """Measure all values now."""
     found = processes.tree(system.pid)
     memory: Counter[str] = Counter()

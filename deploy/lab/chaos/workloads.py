@@ -39,7 +39,7 @@ from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.reading import read_to_end
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 
-__all__ = ["WORKLOADS", "Check", "Dskype", "SumChain", "Workload"]
+__all__ = ["WORKLOADS", "Check", "Dskype", "FaultWorkload", "SumChain"]
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Check(NamedTuple):
     problems: list[str]
 
 
-class Workload(ABC):
+class FaultWorkload(ABC):
     """A topology with its input and the check of its output.
 
     :param rate: input records per second.
@@ -252,7 +252,7 @@ def _problems(report: Report) -> list[str]:
 # -- running sums ---------------------------------------------------------------------------------
 
 
-class SumChain(Workload):
+class SumChain(FaultWorkload):
     """Two spouts (one generates numbers, one reads them from Kafka), two bolts of running sums in a row, and a KafkaBolt."""
 
     name = "chain"
@@ -343,7 +343,7 @@ class SumChain(Workload):
 # -- DSkype ---------------------------------------------------------------------------------------
 
 
-class Dskype(Workload):
+class Dskype(FaultWorkload):
     """DSkype on the world's places, verified as by ``dskype verify``."""
 
     name = "dskype"
@@ -452,5 +452,5 @@ class Dskype(Workload):
         return [f"the store differs from the topic in {len(wrong)} of {len(newest)} subscriptions, for example {wrong[0]!r}"]
 
 
-WORKLOADS: dict[str, type[Workload]] = {w.name: w for w in (SumChain, Dskype)}
+WORKLOADS: dict[str, type[FaultWorkload]] = {w.name: w for w in (SumChain, Dskype)}
 """Name -> workload."""

@@ -13,7 +13,7 @@ from dskype.deploy.cli.arguments import UsageError
 from dskype.deploy.lab.experiments import Claim, Experiment, Row, Rows, ratio
 from dskype.deploy.lab.ps2stream import report as ps2stream_report
 from dskype.deploy.lab.ps2stream.experiments import EXACT, GROUPS, Run
-from dskype.deploy.lab.ps2stream.run import GRID, Bench, run_experiments
+from dskype.deploy.lab.ps2stream.run import GRID, Ps2streamBench, run_experiments
 from dskype.deploy.lab.ps2stream.simulation import Method
 from dskype.deploy.lab.simulated import run_and_report
 
@@ -83,4 +83,4 @@ def run(args: argparse.Namespace) -> int:
     given = argparse.Namespace(**{**vars(args), **sizes, "messages": args.messages[0] if args.messages else None, "step": 4_096})
     report = replace(ps2stream_report.REPORT, title="Distributors of boolean subscriptions", claims="expected")
     chosen = experiments(args.tasks or TASKS)
-    return run_and_report(given, report, lambda corpus, scale: run_experiments(chosen, Bench(corpus, scale)), GRID, index="lanes")
+    return run_and_report(given, report, lambda corpus, scale: run_experiments(chosen, Ps2streamBench(corpus, scale)), GRID, index="lanes")

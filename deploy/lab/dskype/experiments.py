@@ -14,7 +14,7 @@ from dskype.deploy.lab.dskype.maintenance import MONITOR, SAMPLE
 from dskype.deploy.lab.dskype.workload import LONG, PLACES
 from dskype.deploy.lab.experiments import Claim, Experiment, Row, Rows, listed, ratio, series, slower_than_x, trend
 
-__all__ = ["METHODS", "NAMES", "VARIANTS", "Setting", "experiments", "goals"]
+__all__ = ["METHODS", "NAMES", "VARIANTS", "DskypeSetting", "experiments", "goals"]
 
 METHODS = ("hashing", "location", "keyword", "prefix")
 VARIANTS = {
@@ -30,7 +30,7 @@ _COMPARED = ("hashing", "location", "prefix")
 
 
 @dataclass(frozen=True)
-class Setting:
+class DskypeSetting:
     """One run. The defaults are the paper's: 32 tasks, k = 20.
 
     :ivar method: a name in ``dskype.distribution.DISTRIBUTORS``, with its options.
@@ -166,9 +166,9 @@ def goals(data: str) -> list[Claim]:
 
 
 def _methods(data: Sequence[str]) -> Experiment:
-    rows = [Row(name, x, Setting(name, data=x)) for x in data for name in METHODS]
-    rows += [Row(name, x, Setting(method, options, data=x)) for x in data for name, (method, options) in VARIANTS.items()]
-    rows += [Row("one task", x, Setting("hashing", tasks=1, data=x)) for x in data]
+    rows = [Row(name, x, DskypeSetting(name, data=x)) for x in data for name in METHODS]
+    rows += [Row(name, x, DskypeSetting(method, options, data=x)) for x in data for name, (method, options) in VARIANTS.items()]
+    rows += [Row("one task", x, DskypeSetting("hashing", tasks=1, data=x)) for x in data]
     claims: list[Claim] = []
     for x in data:
         if x == LONG:
@@ -206,7 +206,7 @@ def _methods(data: Sequence[str]) -> Experiment:
 def _by_index(data: Sequence[str]) -> Experiment:
     """Return the first experiment with the paper's index, because its claims may depend on the index."""
     short = [x for x in data if x != LONG]
-    rows = [Row(name, x, Setting(name, data=x, index="igpt")) for x in short for name in METHODS]
+    rows = [Row(name, x, DskypeSetting(name, data=x, index="igpt")) for x in short for name in METHODS]
     claims: list[Claim] = []
     for x in short:
         claims += [
@@ -218,7 +218,7 @@ def _by_index(data: Sequence[str]) -> Experiment:
 
 
 def _by_tasks(x: str) -> Experiment:
-    rows = [Row(name, n, Setting(name, tasks=n, data=x)) for name in _COMPARED for n in _TASKS]
+    rows = [Row(name, n, DskypeSetting(name, tasks=n, data=x)) for name in _COMPARED for n in _TASKS]
     claims = [trend(f"{name} scales with the number of tasks", name, "throughput", 1, 0) for name in _COMPARED]
     claims.append(_more(f"Prefix communicates less than hashing at N = {_TASKS[-1]}", "hashing", "prefix", _TASKS[-1], "communication", 1, 1))
     if x == LONG:
@@ -245,14 +245,14 @@ def _by_tasks(x: str) -> Experiment:
 
 
 def _by_k(x: str) -> Experiment:
-    rows = [Row(name, k, Setting(name, k=k, data=x)) for name in _COMPARED for k in _KS]
+    rows = [Row(name, k, DskypeSetting(name, k=k, data=x)) for name in _COMPARED for k in _KS]
     claims = [trend(f"The throughput of {name} falls with k", name, "throughput", -1, 0) for name in _COMPARED]
     claims += [slower_than_x(f"The work of {name} rises slowly (checked: less than k does)", name, "work_us") for name in _COMPARED]
     return Experiment("k", "Number of results (Figure 23)", "k", rows, claims, "work_us")
 
 
 def _by_subscriptions(x: str) -> Experiment:
-    rows = [Row(name, share, Setting(name, subscriptions=share, data=x)) for name in _COMPARED for share in _SHARES]
+    rows = [Row(name, share, DskypeSetting(name, subscriptions=share, data=x)) for name in _COMPARED for share in _SHARES]
     claims = [trend(f"The throughput of {name} falls with the number of subscriptions", name, "throughput", -1, 0) for name in _COMPARED]
     claims += [slower_than_x(f"The work of {name} is linear in the number of subscriptions at most", name, "work_us") for name in _COMPARED]
     return Experiment("subscriptions", "Number of subscriptions (Figure 24)", "share", rows, claims, "work_us")
@@ -260,8 +260,8 @@ def _by_subscriptions(x: str) -> Experiment:
 
 def _hybrids(x: str) -> Experiment:
     levels = [(n1, 32 // n1) for n1 in (1, 2, 4, 8, 16, 32)]
-    rows = [Row(name, n1, Setting(name, {"n1": n1, "n2": n2}, data=x)) for name in ("spatial-first", "keyword-first") for n1, n2 in levels]
-    rows += [Row(name, None, Setting(name, data=x)) for name in ("location", "prefix")]
+    rows = [Row(name, n1, DskypeSetting(name, {"n1": n1, "n2": n2}, data=x)) for name in ("spatial-first", "keyword-first") for n1, n2 in levels]
+    rows += [Row(name, None, DskypeSetting(name, data=x)) for name in ("location", "prefix")]
 
     def ends(name: str, n1: int, other: str) -> Claim:
         return Claim(
@@ -295,7 +295,7 @@ def _hybrids(x: str) -> Experiment:
 def _hotspot(x: str) -> Experiment:
     methods = ("location", "keyword", "prefix")
     rows = [
-        Row(name + (f", {way}" if way else ""), n, Setting(name, data=x, hotspot=n, maintained=way if n else ""))
+        Row(name + (f", {way}" if way else ""), n, DskypeSetting(name, data=x, hotspot=n, maintained=way if n else ""))
         for name in methods
         for way in ("", MONITOR, SAMPLE)
         for n in _HOTSPOTS
@@ -321,7 +321,7 @@ def _hotspot(x: str) -> Experiment:
 def _growth(data: Sequence[str]) -> Experiment:
     """Return the experiment that counts how often placements must grow while a small window is replaced completely, by slack."""
     x = [x for x in data if x != LONG][-1]
-    rows = [Row("prefix", slack, Setting("prefix", {"slack": slack}, data=x, subscriptions=0.25, window=0.1)) for slack in (0, 0.05, 0.1)]
+    rows = [Row("prefix", slack, DskypeSetting("prefix", {"slack": slack}, data=x, subscriptions=0.25, window=0.1)) for slack in (0, 0.05, 0.1)]
 
     def rare(found: Rows) -> tuple[bool, str]:
         row = found["prefix", 0.1]

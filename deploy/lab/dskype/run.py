@@ -21,15 +21,15 @@ from dskype.deploy.lab.dskype import boolean as distribution_boolean
 from dskype.deploy.lab.dskype import report as distribution_report
 from dskype.deploy.lab.dskype import spark as distribution_spark
 from dskype.deploy.lab.dskype.boolean import PRODUCTION, TASKS
-from dskype.deploy.lab.dskype.experiments import METHODS, NAMES, Setting, experiments
+from dskype.deploy.lab.dskype.experiments import METHODS, NAMES, DskypeSetting, experiments
 from dskype.deploy.lab.dskype.simulation import Simulation
-from dskype.deploy.lab.dskype.workload import LONG, PLACES, DataSet, Scale, View, Workload, file_names, read_data
+from dskype.deploy.lab.dskype.workload import LONG, PLACES, DataSet, DistributionWorkload, DskypeScale, View, file_names, read_data
 from dskype.deploy.lab.experiments import Experiment, Found, run_experiment
 from dskype.deploy.lab.results import data_digest
 from dskype.deploy.machine.terminal import say
 from dskype.distribution import DISTRIBUTORS, Distributor, make_distributor
 
-__all__ = ["Bench", "add_arguments", "run", "run_experiments"]
+__all__ = ["DskypeBench", "add_arguments", "run", "run_experiments"]
 
 _KEEP_BYTES = 2 << 30
 """Workloads are kept for the next run up to this total size."""
@@ -37,8 +37,8 @@ _KEEP_BYTES = 2 << 30
 CHECK = 200
 """Subscriptions that are checked in each run of the simulation by default."""
 
-SMALL = Scale(subscriptions=40_000, window=50_000, arrivals=4_000, warm_up=1_000)
-FULL = Scale(subscriptions=1_000_000, window=100_000, arrivals=5_000, warm_up=1_000, sample=50_000)
+SMALL = DskypeScale(subscriptions=40_000, window=50_000, arrivals=4_000, warm_up=1_000)
+FULL = DskypeScale(subscriptions=1_000_000, window=100_000, arrivals=5_000, warm_up=1_000, sample=50_000)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -99,12 +99,12 @@ def _names(text: str) -> list[str]:
     return [name for name in NAMES if name in names]
 
 
-def _missing(setting: Setting) -> str | None:
+def _missing(setting: DskypeSetting) -> str | None:
     """Return which part of a setting is not available; None: all are."""
     return None if setting.method in DISTRIBUTORS else f"distributor {setting.method!r} is not available"
 
 
-class Bench:
+class DskypeBench:
     """Runs settings, equal ones only once; keeps workloads and plans.
 
     :param data: data sets by name.
@@ -112,21 +112,21 @@ class Bench:
     :param check: see :func:`~dskype.deploy.lab.dskype.simulation.simulate`, as for ``repeat``.
     """
 
-    def __init__(self, data: Mapping[str, DataSet], scale: Scale, most_k: Mapping[str, int] | None = None, check: int = CHECK, repeat: int = 1) -> None:
+    def __init__(self, data: Mapping[str, DataSet], scale: DskypeScale, most_k: Mapping[str, int] | None = None, check: int = CHECK, repeat: int = 1) -> None:
         self.data, self.scale, self.most_k, self.check, self.repeat = data, scale, dict(most_k or {}), check, repeat
-        self._workloads: dict[tuple[str, int, float], Workload] = {}
+        self._workloads: dict[tuple[str, int, float], DistributionWorkload] = {}
         self._plans: dict[str, dict[str, Any]] = {}
         self.changes: dict[str, int] = {}
         self._found: dict[str, dict[str, Any]] = {}
         self._warm = False
 
-    def run(self, setting: Setting) -> dict[str, Any]:
+    def run(self, setting: DskypeSetting) -> dict[str, Any]:
         """Return the simulation's measures, ``learn_s`` (seconds to learn the plan) and ``changes`` (of the plan, by maintenance)."""
         if setting.key not in self._found:
             if not self._warm:  # compile kernels before the first measurement
                 self._warm = True
-                small = Scale(200, 400, 200, 100, sample=50, step=100, seed=self.scale.seed)
-                Bench(self.data, small).warm_up(list(DISTRIBUTORS), setting.data)
+                small = DskypeScale(200, 400, 200, 100, sample=50, step=100, seed=self.scale.seed)
+                DskypeBench(self.data, small).warm_up(list(DISTRIBUTORS), setting.data)
             view = self.view(setting)
             began = time.perf_counter()
             plan = self.plan(setting)
@@ -138,32 +138,32 @@ class Bench:
         """Run methods once, without using the measures."""
         self._warm = True
         for name in methods:
-            self.run(Setting(name, {"n1": 2, "n2": 2} if name.endswith("-first") else {}, tasks=4, data=data))
+            self.run(DskypeSetting(name, {"n1": 2, "n2": 2} if name.endswith("-first") else {}, tasks=4, data=data))
 
-    def simulation(self, setting: Setting, view: View, plan: Mapping[str, Any]) -> Simulation:
+    def simulation(self, setting: DskypeSetting, view: View, plan: Mapping[str, Any]) -> Simulation:
         """Return the simulation of a setting; it has not run yet."""
         return Simulation(view, make_distributor(setting.method, setting.tasks, setting.options, plan), self.check, self.repeat, setting.index)
 
-    def view(self, setting: Setting) -> View:
+    def view(self, setting: DskypeSetting) -> View:
         """Return the workload of a setting."""
         place = setting.data, setting.hotspot, setting.window
         if place not in self._workloads:
             while self._workloads and sum(w.memory_bytes for w in self._workloads.values()) > _KEEP_BYTES:
                 del self._workloads[next(iter(self._workloads))]
             scale = replace(self.scale, window=max(10, round(self.scale.window * setting.window)))
-            self._workloads[place] = Workload(self.data[setting.data], scale, max(setting.k, self.most_k.get(setting.data, 20)), setting.hotspot)
+            self._workloads[place] = DistributionWorkload(self.data[setting.data], scale, max(setting.k, self.most_k.get(setting.data, 20)), setting.hotspot)
         return self._workloads[place].view(setting.k, setting.subscriptions)
 
-    def plan(self, setting: Setting) -> dict[str, Any]:
+    def plan(self, setting: DskypeSetting) -> dict[str, Any]:
         """Return the plan of a setting: learned, and if it is a maintained one, changed by maintenance at each hotspot so far."""
-        before = Setting(**{**vars(setting), "hotspot": 0, "maintained": "", "index": None})
+        before = DskypeSetting(**{**vars(setting), "hotspot": 0, "maintained": "", "index": None})
         key = before.key if not setting.maintained else setting.key
         if key not in self._plans:
             if setting.maintained:
                 from dskype.deploy.lab.dskype.maintenance import maintain
 
                 earlier, view = (
-                    Setting(**{**vars(setting), "hotspot": setting.hotspot - 1, "maintained": setting.maintained if setting.hotspot > 1 else ""}),
+                    DskypeSetting(**{**vars(setting), "hotspot": setting.hotspot - 1, "maintained": setting.maintained if setting.hotspot > 1 else ""}),
                     self.view(setting),
                 )
 
@@ -176,7 +176,7 @@ class Bench:
         return self._plans[key]
 
 
-def run_experiments(chosen: Sequence[Experiment], bench: Bench, progress: Callable[[str], None] = say) -> list[dict[str, Any]]:
+def run_experiments(chosen: Sequence[Experiment], bench: DskypeBench, progress: Callable[[str], None] = say) -> list[dict[str, Any]]:
     """Run experiments one after another.
 
     :returns: the result of :func:`~dskype.deploy.lab.experiments.run_experiment` for each.
@@ -221,7 +221,7 @@ def run(args: argparse.Namespace) -> int:
         "scale": vars(scale),
         "data": [{"name": one.name, **one.corpus.described(), "digest": data_digest(one.corpus)} for one in data.values()],
         "repeat": args.repeat,
-        "experiments": run_experiments(chosen, Bench(data, scale, most_k, args.check or CHECK, args.repeat)),
+        "experiments": run_experiments(chosen, DskypeBench(data, scale, most_k, args.check or CHECK, args.repeat)),
     }
     found["seconds"] = time.perf_counter() - began
     distribution_report.REPORT.show(found, args)
@@ -231,12 +231,12 @@ def run(args: argparse.Namespace) -> int:
     return 1 if wrong else 0
 
 
-def _scale(args: argparse.Namespace) -> Scale:
+def _scale(args: argparse.Namespace) -> DskypeScale:
     base = FULL if args.full else SMALL
     warm_up = base.warm_up if args.warm_up is None else args.warm_up
     if warm_up < 0:
         raise UsageError(f"--warm-up: expected 0 or more messages, given: {warm_up}")
-    return Scale(
+    return DskypeScale(
         args.subscriptions or base.subscriptions,
         args.window or base.window,
         args.arrivals or base.arrivals,

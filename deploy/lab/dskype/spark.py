@@ -19,7 +19,7 @@ from dskype.deploy.lab.corpus import Corpus
 from dskype.deploy.lab.dskype.boolean import METHODS as BOOLEAN_METHODS
 from dskype.deploy.lab.dskype.boolean import PRODUCTION
 from dskype.deploy.lab.dskype.experiments import METHODS
-from dskype.deploy.lab.dskype.workload import PLACES, DataSet, Scale, Workload
+from dskype.deploy.lab.dskype.workload import PLACES, DataSet, DistributionWorkload, DskypeScale
 from dskype.deploy.lab.emulator.measure import print_table
 from dskype.deploy.lab.experiments import table_line
 from dskype.deploy.lab.ps2stream.simulation import Method
@@ -129,12 +129,12 @@ def run(args: argparse.Namespace) -> int:
     return 1 if any(row["problems"] for row in found["rows"]) else 0
 
 
-def _workload(args: argparse.Namespace, vocabulary: Path) -> Workload:
+def _workload(args: argparse.Namespace, vocabulary: Path) -> DistributionWorkload:
     """Return the messages that will be published, and subscriptions like those that will be registered, by the topology's vocabulary."""
     found, known = places(args.seed, args.messages, args.places), Vocabulary.load(vocabulary)
     texts = found.texts.to_pylist()
     corpus = Corpus(PLACES, np.asarray(found.lat), np.asarray(found.lon), *known.weigh_texts(texts, Tokenizer()), known)
-    return Workload(DataSet(PLACES, corpus, texts), Scale(1, args.window, 0, sample=min(SAMPLE, args.subscriptions[0]), seed=args.seed), _K)
+    return DistributionWorkload(DataSet(PLACES, corpus, texts), DskypeScale(1, args.window, 0, sample=min(SAMPLE, args.subscriptions[0]), seed=args.seed), _K)
 
 
 def summary(r: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from dskype.deploy.lab.skype.workload import Subscriptions, draw_subscriptions, 
 from dskype.distribution.base import Sample
 from dskype.spouts.batch import MessageBatch
 
-__all__ = ["LONG", "PLACES", "DataSet", "Scale", "View", "Workload", "as_messages", "file_names", "read_data", "sample_of"]
+__all__ = ["LONG", "PLACES", "DataSet", "DistributionWorkload", "DskypeScale", "View", "as_messages", "file_names", "read_data", "sample_of"]
 
 PLACES, LONG = "places", "long"
 """Names of the places of GeoNames, and of long messages made of them."""
@@ -32,7 +32,7 @@ _HOT_SHARE = 0.5
 
 
 @dataclass(frozen=True)
-class Scale:
+class DskypeScale:
     """The sizes of a run.
 
     :ivar arrivals: messages to measure; ``warm_up``: messages before them, after the window is full, which are not measured.
@@ -125,7 +125,7 @@ class View:
     :ivar sample: other subscriptions, to learn plans from.
     """
 
-    def __init__(self, workload: Workload, k: int, n: int) -> None:
+    def __init__(self, workload: DistributionWorkload, k: int, n: int) -> None:
         self.workload, self.k = workload, k
         limit = workload.limit(k)
         rows = np.concatenate([np.arange(n), np.arange(workload.scale.subscriptions, len(workload.subscriptions))])
@@ -142,7 +142,7 @@ class View:
         self.sample = sample_of(workload.window_messages(), every.take(np.arange(n, len(rows))), floors[n:], filled[n:])
 
 
-class Workload:
+class DistributionWorkload:
     """A stream of messages, the window at its start, and subscriptions.
 
     :param most_k: the largest k that will be used.
@@ -152,7 +152,7 @@ class Workload:
     :ivar lists: the best messages of the full window for every subscription, as many as the buffer holds with ``most_k``.
     """
 
-    def __init__(self, data: DataSet, scale: Scale, most_k: int, hotspot: int = 0) -> None:
+    def __init__(self, data: DataSet, scale: DskypeScale, most_k: int, hotspot: int = 0) -> None:
         self.data, self.scale, self.most_k, self.hotspot = data, scale, most_k, hotspot
         corpus, n = data.corpus, scale.subscriptions + scale.sample
         self.diagonal_deg = corpus.diagonal_deg

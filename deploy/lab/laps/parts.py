@@ -8,22 +8,24 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dskype.bolts.boolean.base import BooleanIndex, arrays_bytes, box_of, enlarged, foreign_snapshot
-from dskype.bolts.topk.table import TermIds, readable
+from dskype.bolts.arrays import enlarged
+from dskype.bolts.boolean.base import BooleanIndex, arrays_bytes, box_of, foreign_snapshot
+from dskype.bolts.topk.table import TermIds
 from dskype.deploy.lab.laps import parts_kernels as kernels
 from dskype.deploy.lab.laps.conjuncts import decompose
 from dskype.deploy.lab.laps.match_kernels import Messages, Scratch
 from dskype.spouts.batch import MessageBatch
+from dskype.spouts.columns import read_only
 from dskype.topology.errors import IllegalArgumentException, explain
 
-__all__ = ["PartsIndex", "Rows", "grown"]
+__all__ = ["ConjunctRows", "PartsIndex", "grown"]
 
 _FORMAT = 1
 _SEARCHES = 1 << 26
 """How many searches the scratch can tell apart; after that it is cleared."""
 
 
-class Rows(NamedTuple):
+class ConjunctRows(NamedTuple):
     """Subscriptions as conjuncts, terms by their global ids.
 
     :ivar slots: int64[n], of each conjunct; those of one slot stand together.
@@ -41,7 +43,7 @@ class Rows(NamedTuple):
     literals: np.ndarray
 
     @classmethod
-    def of_expressions(cls, slots: np.ndarray, boxes: np.ndarray, expressions: Sequence[Any]) -> Rows:
+    def of_expressions(cls, slots: np.ndarray, boxes: np.ndarray, expressions: Sequence[Any]) -> ConjunctRows:
         """Return the conjuncts of expressions.
 
         :raises IllegalArgumentException: one is malformed.
@@ -185,10 +187,10 @@ class PartsIndex(BooleanIndex):
         """Put subscriptions in; see :meth:`BooleanIndex.insert_many`."""
         n = len(expressions)
         rectangles, array = box_of(boxes, n), self._free_slots(slots, n)
-        self._insert(Rows.of_expressions(array, rectangles, expressions))
+        self._insert(ConjunctRows.of_expressions(array, rectangles, expressions))
         self._size += n
 
-    def _insert(self, rows: Rows) -> None:
+    def _insert(self, rows: ConjunctRows) -> None:
         if not len(rows.slots):
             return
         crosses = rows.boxes[:, 0] > rows.boxes[:, 2]
@@ -212,14 +214,14 @@ class PartsIndex(BooleanIndex):
         literals[::3] = self._terms.acquire(literals[::3])
         self._ordered(boxes, offsets, ids)
         given = kernels.Batch(
-            readable(slots, np.int64),
-            readable(later, np.bool_),
-            readable(boxes, np.float64),
-            readable(offsets, np.int64),
-            readable(ids, np.int32),
-            readable(program, np.int64),
-            readable(rows.programs, np.int64),
-            readable(literals, np.int32),
+            read_only(slots, np.int64),
+            read_only(later, np.bool_),
+            read_only(boxes, np.float64),
+            read_only(offsets, np.int64),
+            read_only(ids, np.int32),
+            read_only(program, np.int64),
+            read_only(rows.programs, np.int64),
+            read_only(literals, np.int32),
         )
         self._run(self._insert_parts, given)
 
@@ -228,7 +230,7 @@ class PartsIndex(BooleanIndex):
 
     def remove_many(self, slots: Sequence[int] | np.ndarray) -> None:
         """Take subscriptions out; see :meth:`BooleanIndex.remove_many`."""
-        array = readable(self._taken_slots(slots), np.int64)
+        array = read_only(self._taken_slots(slots), np.int64)
         if not len(array):
             return
         boxes, offsets, stops, terms = kernels.used_terms(self._index, array)
@@ -247,7 +249,7 @@ class PartsIndex(BooleanIndex):
             now[0], stamp[:], seen[:] = 0, 0, 0
         self._scratch = Scratch(now, grown(stamp, len(self._terms)), grown(seen, len(self._index.part)))
         given = Messages(
-            readable(areas, np.float64), readable(messages.offsets, np.int64), readable(messages.terms, np.int64), self._terms.map.key, self._terms.map.local
+            read_only(areas, np.float64), read_only(messages.offsets, np.int64), read_only(messages.terms, np.int64), self._terms.map.key, self._terms.map.local
         )
         return self._match(self._index, self._scratch, given)
 
@@ -265,7 +267,7 @@ class PartsIndex(BooleanIndex):
         names = self._terms.map.name
         literals = literals.astype(np.int64)
         literals[::3] = names[literals[::3]]
-        rows = Rows(index.part[parts, kernels.SLOT].astype(np.int64), index.box[parts], offsets, names[ids], program, programs, literals)
+        rows = ConjunctRows(index.part[parts, kernels.SLOT].astype(np.int64), index.box[parts], offsets, names[ids], program, programs, literals)
         return {"format": _FORMAT, **rows._asdict()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -273,7 +275,7 @@ class PartsIndex(BooleanIndex):
         if state["format"] != _FORMAT or "program" not in state:
             raise foreign_snapshot(state, _FORMAT)
         self._clear()
-        self._insert(Rows(*(state[name] for name in Rows._fields)))
+        self._insert(ConjunctRows(*(state[name] for name in ConjunctRows._fields)))
         self._size = len(np.unique(state["slots"]))
 
     # -- checks -------------------------------------------------------------------------------------------------------

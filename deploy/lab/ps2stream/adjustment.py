@@ -21,7 +21,7 @@ from dskype.bolts.boolean import make_index
 from dskype.deploy.lab.boolean.workloads import crowded
 from dskype.deploy.lab.corpus import Corpus
 from dskype.deploy.lab.ps2stream.simulation import Method, RegionalWorkload, UpdatedSimulation, draw_group, learn
-from dskype.deploy.lab.tornado.simulation import Scale
+from dskype.deploy.lab.tornado.simulation import RoutingScale
 from dskype.distribution.base import Sample
 from dskype.distribution.hybrid.distributor import HybridDistributor
 from dskype.distribution.hybrid.kdt_tree import divide_space
@@ -134,7 +134,7 @@ class AdjustmentBench:
     :param index: name of the index of each worker.
     """
 
-    def __init__(self, corpus: Corpus, scale: Scale, index: str) -> None:
+    def __init__(self, corpus: Corpus, scale: RoutingScale, index: str) -> None:
         self._corpus, self._scale, self._index = corpus, scale, index
         self._workloads: dict[tuple[int, float], RegionalWorkload] = {}
         self._throughputs: dict[tuple[int, str], dict[str, Any]] = {}

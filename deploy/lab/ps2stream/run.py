@@ -19,14 +19,14 @@ from dskype.deploy.lab.ps2stream.adjustment_experiments import ADJUSTMENTS
 from dskype.deploy.lab.ps2stream.experiments import EXPERIMENTS, GROUPS, MemoryRun, Run
 from dskype.deploy.lab.ps2stream.simulation import Method, RegionalWorkload, UpdatedSimulation, draw_group, learn
 from dskype.deploy.lab.simulated import add_scale_arguments, run_and_report
-from dskype.deploy.lab.tornado.simulation import Scale
+from dskype.deploy.lab.tornado.simulation import RoutingScale
 from dskype.deploy.machine.terminal import say
 from dskype.distribution import DISTRIBUTORS
 from dskype.distribution.base import Distributor
 from dskype.distribution.hybrid.gridt_distributor import GridtDistributor
 from dskype.distribution.trials import interest_of
 
-__all__ = ["GRID", "Bench", "add_arguments", "run", "run_experiments", "with_rows"]
+__all__ = ["GRID", "Ps2streamBench", "add_arguments", "run", "run_experiments", "with_rows"]
 
 GRID = 8192
 """Columns and rows of the grid over the messages: with cells of kilometres a city would be a single one, which nothing can divide by space."""
@@ -90,13 +90,13 @@ _QUICK = 1_000
 """A plan that is learned from so few subscriptions takes no time to speak of."""
 
 
-class Bench:
+class Ps2streamBench:
     """Runs settings, equal ones once, and says when something begins that may take minutes.
 
     :param index: name of the index of each worker.
     """
 
-    def __init__(self, corpus: Corpus, scale: Scale, index: str = "lanes") -> None:
+    def __init__(self, corpus: Corpus, scale: RoutingScale, index: str = "lanes") -> None:
         self.corpus, self.scale, self.index = corpus, scale, index
         self._found: dict[str, dict[str, Any]] = {}
         self._workload: tuple[Any, RegionalWorkload] | None = None
@@ -163,7 +163,7 @@ class Bench:
         return {"dispatcher_mib": (distributor.memory_bytes + interest.memory_bytes) / 2**20, "summary_pairs": len(interest), "subscriptions": n, **found}
 
 
-def run_experiments(experiments: Sequence[Experiment], bench: Bench, progress: Callable[[str], None] = say) -> list[dict[str, Any]]:
+def run_experiments(experiments: Sequence[Experiment], bench: Ps2streamBench, progress: Callable[[str], None] = say) -> list[dict[str, Any]]:
     """Run experiments one after another.
 
     :returns: what :func:`~dskype.deploy.lab.experiments.run_experiment` returns, of each.
@@ -186,7 +186,9 @@ def run(args: argparse.Namespace) -> int:
     return run_and_report(
         args,
         ps2stream_report.REPORT,
-        lambda corpus, scale: run_experiments([with_rows(e, args.rows, args.groups) for e in with_settings(args.only, args)], Bench(corpus, scale, args.index)),
+        lambda corpus, scale: run_experiments(
+            [with_rows(e, args.rows, args.groups) for e in with_settings(args.only, args)], Ps2streamBench(corpus, scale, args.index)
+        ),
         GRID,
         index=args.index,
     )

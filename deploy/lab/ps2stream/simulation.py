@@ -22,7 +22,7 @@ from dskype.deploy.lab.boolean.measure import insert
 from dskype.deploy.lab.boolean.subscriptions import ALL, BooleanSubscriptions
 from dskype.deploy.lab.boolean.workloads import draw_lifetimes, draw_messages, draw_regional
 from dskype.deploy.lab.corpus import Corpus
-from dskype.deploy.lab.tornado.simulation import BooleanSimulation, Scale
+from dskype.deploy.lab.tornado.simulation import BooleanSimulation, RoutingScale
 from dskype.distribution import distributor_class
 from dskype.distribution.base import Distributor, Sample
 from dskype.distribution.hybrid.loads import UPDATES_PER_MESSAGE
@@ -81,7 +81,7 @@ def _routing_terms(s: BooleanSubscriptions) -> tuple[np.ndarray, np.ndarray]:
     return offsets, s.terms[np.arange(offsets[-1]) + np.repeat(s.offsets[:-1] - offsets[:-1], lengths)].astype(np.int64)
 
 
-def draw_group(corpus: Corpus, group: str, scale: Scale, matches: bool = True, switched: int = 0) -> RegionalWorkload:
+def draw_group(corpus: Corpus, group: str, scale: RoutingScale, matches: bool = True, switched: int = 0) -> RegionalWorkload:
     """Draw a workload: ``q1``, ``q2`` or ``q3``; the same arguments give the same one.
 
     :param matches: False: do not look for the matches that are expected.
@@ -97,7 +97,7 @@ def draw_group(corpus: Corpus, group: str, scale: Scale, matches: bool = True, s
     return RegionalWorkload(own, *_routing_terms(own), counted, sample, expected, begins, ends)
 
 
-def _draw_lives(scale: Scale, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _draw_lives(scale: RoutingScale, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Return when each subscription begins and ends, as in :class:`RegionalWorkload`.
 
     One comes in turn with the messages. The first message finds those that have come before and still live; they are ``scale.subscriptions`` on average. Who would come and go in the same step is left out.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from dskype.bolts import array_kernels
+from dskype.bolts.arrays import BlockPool, grown
 from dskype.bolts.topk import _kernels as blocks
 from dskype.bolts.topk.base import Matches, SubscriptionIndex
-from dskype.bolts.topk.pool import BlockPool, grown
 from dskype.bolts.topk.table import TermIds, readable_messages
 from dskype.deploy.lab.skype import ciq_kernels as kernels
 from dskype.deploy.lab.skype.list_kernels import read_messages, verify
@@ -68,7 +69,7 @@ class CiqIndex(SubscriptionIndex):
             kernels.drop_postings(chunk, self._code, self._depth, ends, items, self._least, self._lists)
             self._ids.release(items)
             items = np.unique(items)
-            empty = items[self._postings.block[items, blocks.LENGTH] == 0]
+            empty = items[self._postings.block[items, array_kernels.LENGTH] == 0]
             self._postings.release(empty)
             self._bounds.release(empty)
         self._code[slots] = -1
@@ -81,9 +82,9 @@ class CiqIndex(SubscriptionIndex):
         return np.flatnonzero(self._code >= 0).astype(np.int32)
 
     @property
-    def _lists(self) -> kernels.Lists:
+    def _lists(self) -> kernels.CiqLists:
         postings, bounds = self._postings, self._bounds
-        return kernels.Lists(postings.block, postings.slot, postings.weight, bounds.block, bounds.least, self._top)
+        return kernels.CiqLists(postings.block, postings.slot, postings.weight, bounds.block, bounds.least, self._top)
 
     def _build(self, slots: np.ndarray) -> None:
         """Rebuild the index with a root that encloses these slots. Done when their number has grown fourfold or fallen to a quarter."""
@@ -111,7 +112,7 @@ class CiqIndex(SubscriptionIndex):
             self._top = grown(self._top, n, 0.0)
             counts = np.bincount(items, minlength=n)
             some = np.flatnonzero(counts)
-            lengths = self._postings.block[some, blocks.LENGTH] + counts[some]
+            lengths = self._postings.block[some, array_kernels.LENGTH] + counts[some]
             self._postings.reserve(some, lengths)
             self._bounds.reserve(some, -(-lengths // kernels.BLOCK))
             kernels.enter_postings(chunk, self._code, self._depth, ends, items, words.block, words.weight, self._least, self._lists)
@@ -171,7 +172,7 @@ class CiqIndex(SubscriptionIndex):
         with np.errstate(over="ignore"):
             weights = np.repeat(table.keywords(live)[2], 3 * depth + 1).astype(np.float32)
         wanted = dict(zip(zip(items.tolist(), np.repeat(live, np.diff(ends, prepend=0)).tolist(), strict=True), weights.tolist(), strict=True))
-        used = np.flatnonzero(lists.block[:, blocks.LENGTH])
+        used = np.flatnonzero(lists.block[:, array_kernels.LENGTH])
         base, length = lists.block[used, :2].T
         bounds, count = lists.bound_block[used, :2].T
         assert (count == -(-length // kernels.BLOCK)).all()

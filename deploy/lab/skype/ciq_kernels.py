@@ -10,8 +10,9 @@ from collections import namedtuple
 
 import numpy as np
 
+from dskype.bolts.array_kernels import LENGTH, START
 from dskype.bolts.search_kernels import first_not_below
-from dskype.bolts.topk._kernels import ALPHA, LAT, LENGTH, LON, START, THRESHOLD, find_term
+from dskype.bolts.topk._kernels import ALPHA, LAT, LON, THRESHOLD, find_term
 from dskype.topology.kernel_cache import njit
 
 SLACK = 1e-6
@@ -19,8 +20,8 @@ LEAST = 2.0**-60  # stands for 1 - alpha when that is 0
 BLOCK = 64
 _BIG = 3e38  # near the end of float32
 
-Lists = namedtuple("Lists", "block slot weight bound_block bound top")
-Lists.__doc__ = """Posting lists: block is their block table; per posting slot int32, rising within a list, and weight float32.
+CiqLists = namedtuple("CiqLists", "block slot weight bound_block bound top")
+CiqLists.__doc__ = """Posting lists: block is their block table; per posting slot int32, rising within a list, and weight float32.
 
 bound_block: block table of bound (float32), which has a lower bound of MinT for every BLOCK postings; top float32: by list, an upper bound of its weights.
 """

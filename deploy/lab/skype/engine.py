@@ -12,17 +12,17 @@ from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.skype import Skype
 from dskype.deploy.lab.comparing import show_share
 from dskype.deploy.lab.corpus import Corpus
-from dskype.deploy.lab.skype.experiments import Setting
+from dskype.deploy.lab.skype.experiments import SkypeSetting
 from dskype.deploy.lab.skype.workload import Stream, Subscriptions, draw_subscriptions, look_up, shorten
 
-__all__ = ["Known", "Scale", "prepare"]
+__all__ = ["Known", "SkypeScale", "prepare"]
 
 _LISTS_BYTES = 1 << 30
 """The lists of all subscriptions at the start are kept for the next run if they are not larger than this."""
 
 
 @dataclass(frozen=True)
-class Scale:
+class SkypeScale:
     """The sizes of a run.
 
     :ivar arrivals: messages to measure; ``warm_up``: messages before them, which are not measured.
@@ -63,7 +63,7 @@ class Known:
         return lists
 
 
-def prepare(setting: Setting, corpus: Corpus, scale: Scale, known: Known) -> tuple[Skype, Stream, np.ndarray]:
+def prepare(setting: SkypeSetting, corpus: Corpus, scale: SkypeScale, known: Known) -> tuple[Skype, Stream, np.ndarray]:
     """Fill the window, register all subscriptions, and let ``scale.warm_up`` messages pass; return engine, stream and slots."""
     n, window = max(1, round(scale.subscriptions * setting.subscriptions)), max(10, round(scale.window * setting.window))
     stream = Stream(corpus, window, timed=setting.timed, seed=scale.seed)

@@ -11,11 +11,11 @@ from typing import Any
 
 from dskype.deploy.lab.experiments import Claim, Experiment, Row, Rows, best, listed, ratio, series, slower_than_x, steady, times, trend
 
-__all__ = ["EXPERIMENTS", "Claim", "Experiment", "Row", "Setting"]
+__all__ = ["EXPERIMENTS", "Claim", "Experiment", "Row", "SkypeSetting"]
 
 
 @dataclass(frozen=True)
-class Setting:
+class SkypeSetting:
     """One run. The defaults are Skype's: IGPT with cSkyband.
 
     :ivar subscriptions: as a multiple of the benchmark's number; so is ``window``.
@@ -49,13 +49,13 @@ _REACHED = "with a million subscriptions and messages, a message reaches all but
 """What was counted with the paper's sizes."""
 _ALL_CELLS = f"{_REACHED}, so the index cannot leave out what is far away; more than nine tenths of the time of both are the search for subscriptions"
 
-_SKYPE = Setting()
-_CONES = Setting(index="cones")
+_SKYPE = SkypeSetting()
+_CONES = SkypeSetting(index="cones")
 """What leads to an expiry or a re-evaluation does not depend on the index. With IGPT three windows of the paper's size take hours."""
-_CIQ_KMAX = Setting(index="ciq", buffer="kmax", buffer_options={"factor": 1.0, "extra": 40})
+_CIQ_KMAX = SkypeSetting(index="ciq", buffer="kmax", buffer_options={"factor": 1.0, "extra": 40})
 
 
-def _kmax(setting: Setting, kmax: int, k: int = 20) -> Setting:
+def _kmax(setting: SkypeSetting, kmax: int, k: int = 20) -> SkypeSetting:
     return replace(setting, buffer="kmax", buffer_options={"factor": 1.0, "extra": max(0, kmax - k)})
 
 
@@ -78,11 +78,11 @@ def _at_scale(claim: Claim, why: str) -> Claim:
     return replace(claim, least=_PAPER, why=why)
 
 
-def _both(xs: Sequence[float], change: Callable[[Setting, float], Setting]) -> list[Row]:
+def _both(xs: Sequence[float], change: Callable[[SkypeSetting, float], SkypeSetting]) -> list[Row]:
     return [Row(name, x, change(setting, x)) for name, setting in (("skype", _SKYPE), ("ciq-kmax", _CIQ_KMAX)) for x in xs]
 
 
-def _with_k(setting: Setting, k: float) -> Setting:
+def _with_k(setting: SkypeSetting, k: float) -> SkypeSetting:
     return replace(_kmax(setting, 3 * int(k), int(k)) if setting.buffer == "kmax" else setting, k=int(k))
 
 
@@ -133,7 +133,7 @@ EXPERIMENTS: Sequence[Experiment] = (
         "ratio",
         "Tuning the ratio of Skyband (Figure 6b)",
         "theta / kScore",
-        [*(Row("skyband", x, Setting(buffer="skyband", buffer_options={"ratio": x})) for x in _RATIOS), Row("cskyband", None, _SKYPE)],
+        [*(Row("skyband", x, SkypeSetting(buffer="skyband", buffer_options={"ratio": x})) for x in _RATIOS), Row("cskyband", None, _SKYPE)],
         [
             trend("Lower ratios hold larger buffers", "skyband", "buffer_mean", -1),
             trend("Ratio 1.0 re-evaluates often: re-evaluations rise with the ratio", "skyband", "evaluations_per_1000", 1),

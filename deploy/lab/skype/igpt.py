@@ -6,9 +6,10 @@ import itertools
 
 import numpy as np
 
+from dskype.bolts import array_kernels
+from dskype.bolts.arrays import BlockPool, grown
 from dskype.bolts.topk import _kernels as blocks
 from dskype.bolts.topk.base import Matches, SubscriptionIndex
-from dskype.bolts.topk.pool import BlockPool, grown
 from dskype.bolts.topk.table import readable_messages
 from dskype.deploy.lab.skype import igpt_kernels as kernels
 from dskype.deploy.lab.skype import list_kernels as common
@@ -128,7 +129,7 @@ class IptIndex(SubscriptionIndex):
         self._count += len(slots)
         order = np.argsort(found, kind="stable")
         cells, first, counts = np.unique(found[order], return_index=True, return_counts=True)
-        full = (tree.members.block[cells, blocks.LENGTH] + counts > self._capacity) & (tree.depth[cells] < tree.DEPTH)
+        full = (tree.members.block[cells, array_kernels.LENGTH] + counts > self._capacity) & (tree.depth[cells] < tree.DEPTH)
         rewritten = [slots]
         for cell, at, count in zip(cells[full].tolist(), first[full].tolist(), counts[full].tolist()):
             members = tree.members_of(cell)
@@ -176,7 +177,7 @@ class IptIndex(SubscriptionIndex):
         fields = [kernels.follow_plan(plan, getattr(postings, name), getattr(fresh, name)) for name in _FIELDS]
         postings.reserve(cells, lengths)
         runs.reserve(cells, counts)
-        postings.block[cells, blocks.LENGTH], runs.block[cells, blocks.LENGTH] = lengths, counts
+        postings.block[cells, array_kernels.LENGTH], runs.block[cells, array_kernels.LENGTH] = lengths, counts
         self._scatter(postings, dict(zip(_FIELDS, fields)), cells, lengths)
         self._scatter(runs, {"key": key, "start": start}, cells, counts)
         if self._grouped:
@@ -187,7 +188,7 @@ class IptIndex(SubscriptionIndex):
         """Write values into the blocks of cells, one block after another."""
         ends = np.cumsum(lengths)
         for name, values in fields.items():
-            blocks.copy_ranges(values, ends - lengths, lengths, pool.block[cells, blocks.START], getattr(pool, name))
+            array_kernels.copy_ranges(values, ends - lengths, lengths, pool.block[cells, array_kernels.START], getattr(pool, name))
 
     @property
     def _files(self) -> kernels.Files:
@@ -210,7 +211,7 @@ class IptIndex(SubscriptionIndex):
         if self._grouped and len(slots):
             # If many move, sort the file again; otherwise move each one.
             cells, nth, counts = np.unique(self._leaf[slots], return_inverse=True, return_counts=True)
-            many = (8 * counts > self._tree.members.block[cells, blocks.LENGTH])[nth]
+            many = (8 * counts > self._tree.members.block[cells, array_kernels.LENGTH])[nth]
             resorted = slots[many]
             if len(resorted):
                 self._scores[resorted] = new[many]
@@ -226,7 +227,7 @@ class IptIndex(SubscriptionIndex):
         kernels.lower_floors(slots, leaf, table.place, table.words.block, table.words.weight, self._floor)
         cells, counts = np.unique(leaf[slots], return_counts=True)
         self._stale[cells] += counts
-        self._set_floors(cells[4 * self._stale[cells] >= self._tree.members.block[cells, blocks.LENGTH]].astype(np.int64))
+        self._set_floors(cells[4 * self._stale[cells] >= self._tree.members.block[cells, array_kernels.LENGTH]].astype(np.int64))
 
     def _set_floors(self, cells: np.ndarray) -> None:
         members, table = self._tree.members, self.table
@@ -239,7 +240,7 @@ class IptIndex(SubscriptionIndex):
         """Return the matches, see :meth:`SubscriptionIndex.match`."""
         table, batch = self.table, readable_messages(messages)
         known = common.read_messages(batch, table.terms.map)
-        cells = np.flatnonzero(self._tree.members.block[:, blocks.LENGTH])
+        cells = np.flatnonzero(self._tree.members.block[:, array_kernels.LENGTH])
         message, slot = kernels.find_candidates(
             cells, self._files, self._tree.arrays.box, self._floor, batch, known, self._groups, self._grouped, self.diagonal_deg, self._state
         )
@@ -266,7 +267,7 @@ class IptIndex(SubscriptionIndex):
         found: list[tuple[float, ...]] = []
         exact: list[tuple[float, ...]] = []
         groups: list[int] = []
-        for cell in np.flatnonzero(self._postings.block[:, blocks.LENGTH]).tolist():
+        for cell in np.flatnonzero(self._postings.block[:, array_kernels.LENGTH]).tolist():
             base, length = files.block[cell, :2].tolist()
             first, count = files.runs[cell, :2].tolist()
             keys, starts = files.key[first : first + count].tolist(), [*files.start[first : first + count].tolist(), length]
@@ -293,7 +294,7 @@ class IptIndex(SubscriptionIndex):
             assert np.allclose(kept, right.astype(np.float32), rtol=1e-6, atol=1e-9)
         assert np.searchsorted(self._bounds, right[:, 3], side="right").tolist() == groups
         if self._grouped:
-            for cell in np.flatnonzero(self._tree.members.block[:, blocks.LENGTH]).tolist():
+            for cell in np.flatnonzero(self._tree.members.block[:, array_kernels.LENGTH]).tolist():
                 floor = self._floor[cell]
                 self._set_floors(np.array([cell]))
                 assert floor <= self._floor[cell]

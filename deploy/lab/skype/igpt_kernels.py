@@ -10,8 +10,9 @@ from collections import namedtuple
 
 import numpy as np
 
+from dskype.bolts.array_kernels import LENGTH, START
 from dskype.bolts.search_kernels import first_above, first_not_below
-from dskype.bolts.topk._kernels import ALPHA, LAT, LENGTH, LON, START, THRESHOLD
+from dskype.bolts.topk._kernels import ALPHA, LAT, LON, THRESHOLD
 from dskype.topology.kernel_cache import njit
 
 SLACK = 1e-6

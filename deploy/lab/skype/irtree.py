@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dskype.bolts.arrays import grown
 from dskype.bolts.ranked_lists import RankedLists
-from dskype.bolts.topk.pool import grown
 from dskype.bolts.topk.table import TermIds
 from dskype.bolts.window.base import QueryBatch
 from dskype.bolts.window.kept import KeptMessages, Queue, kernel_array
@@ -61,8 +61,8 @@ class IrTreeWindow(KeptMessages):
         _kernels.plant(self._tree)
 
     @property
-    def _rows(self) -> _kernels.Rows:
-        return _kernels.Rows(self._seq.base, self._lat.view, self._lon.view, self._leaf.view, self._head.view)
+    def _rows(self) -> _kernels.TreeRows:
+        return _kernels.TreeRows(self._seq.base, self._lat.view, self._lon.view, self._leaf.view, self._head.view)
 
     # -- messages ---------------------------------------------------------------------------------
 

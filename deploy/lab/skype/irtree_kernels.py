@@ -9,7 +9,7 @@ import numpy as np
 from dskype.deploy.lab.rtree_kernels import EAST, NORTH, SOUTH, WEST, partition
 from dskype.topology.kernel_cache import njit
 
-__all__ = ["Rows", "Tree", "collapse", "insert", "keywords", "plant", "remove", "tidy"]
+__all__ = ["Tree", "TreeRows", "collapse", "insert", "keywords", "plant", "remove", "tidy"]
 
 OWNER, TERM, UP, FIRST, NEXT, AFTER, BEFORE = range(7)
 LEVEL, PARENT, COUNT, HEAD, SIZE = range(5)
@@ -55,7 +55,7 @@ class Tree(NamedTuple):
     at: np.ndarray
 
 
-class Rows(NamedTuple):
+class TreeRows(NamedTuple):
     """The messages; row *r* is ``column[r - base]``.
 
     :ivar base: the first row in the columns.
@@ -156,7 +156,7 @@ def plant(tree):
     tree.meta[:] = 0
     tree.meta[SPARE_ENTRY] = tree.meta[SPARE_NODE] = -1
     tree.meta[ROOT] = _new_node(tree, 0, -1)
-    _fit(tree, Rows(0, tree.weight, tree.weight, tree.node[:, 0], tree.node[:, 0]), tree.meta[ROOT])
+    _fit(tree, TreeRows(0, tree.weight, tree.weight, tree.node[:, 0], tree.node[:, 0]), tree.meta[ROOT])
 
 
 @njit(cache=True)

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dskype.bolts.topk._kernels import ALPHA, LAT, LENGTH, LON, START, THRESHOLD, find_term
+from dskype.bolts.array_kernels import LENGTH, START
+from dskype.bolts.topk._kernels import ALPHA, LAT, LON, THRESHOLD, find_term
 from dskype.spouts.score_kernels import score as combined_score
 from dskype.spouts.score_kernels import ssim
 from dskype.topology.kernel_cache import njit

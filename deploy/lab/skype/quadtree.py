@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dskype.bolts.topk import _kernels as blocks
-from dskype.bolts.topk.pool import BlockPool, grown
+from dskype.bolts import array_kernels
+from dskype.bolts.arrays import BlockPool, grown
 from dskype.bolts.topk.table import SubscriptionTable
 from dskype.deploy.lab.skype import igpt_kernels as kernels
 
@@ -61,7 +61,7 @@ class Quadtree:
         """Append slots to the members of their leaves."""
         cells, counts = np.unique(leaf[slots], return_counts=True)
         members = self.members
-        members.reserve(cells, members.block[cells, blocks.LENGTH] + counts)
+        members.reserve(cells, members.block[cells, array_kernels.LENGTH] + counts)
         kernels.enter_members(slots, leaf, members.block, members.slot)
 
     def members_of(self, cell: int) -> np.ndarray:

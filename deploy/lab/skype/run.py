@@ -22,12 +22,12 @@ from dskype.deploy.lab.corpus import Corpus, add_file_argument, read_messages
 from dskype.deploy.lab.experiments import Found, add_only_argument, run_experiment
 from dskype.deploy.lab.skype import report as skype_report
 from dskype.deploy.lab.skype.check import different
-from dskype.deploy.lab.skype.engine import Known, Scale, prepare
-from dskype.deploy.lab.skype.experiments import EXPERIMENTS, Experiment, Setting
+from dskype.deploy.lab.skype.engine import Known, SkypeScale, prepare
+from dskype.deploy.lab.skype.experiments import EXPERIMENTS, Experiment, SkypeSetting
 from dskype.deploy.lab.skype.workload import Stream, draw_subscriptions
 from dskype.deploy.machine.terminal import say
 
-__all__ = ["Bench", "add_arguments", "measure", "run", "run_experiments"]
+__all__ = ["SkypeBench", "add_arguments", "measure", "run", "run_experiments"]
 
 _SAMPLES = 8
 _CHECK = 20
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output(parser)
 
 
-def measure(setting: Setting, corpus: Corpus, scale: Scale, known: Known | None = None, check: int = _CHECK) -> dict[str, Any]:
+def measure(setting: SkypeSetting, corpus: Corpus, scale: SkypeScale, known: Known | None = None, check: int = _CHECK) -> dict[str, Any]:
     """Run one setting, and return its measures.
 
     The window is filled, all subscriptions are registered, ``scale.warm_up`` messages pass, then ``scale.arrivals`` messages are measured.
@@ -112,7 +112,7 @@ def measure(setting: Setting, corpus: Corpus, scale: Scale, known: Known | None 
     }
 
 
-def missing(setting: Setting) -> str | None:
+def missing(setting: SkypeSetting) -> str | None:
     """Return which part of a setting is not available; None: all are."""
     for kind, name, registry in (("index", setting.index, INDEXES), ("buffer", setting.buffer, BUFFERS), ("window index", setting.window_index, WINDOWS)):
         if name not in registry:
@@ -120,31 +120,31 @@ def missing(setting: Setting) -> str | None:
     return None
 
 
-class Bench:
+class SkypeBench:
     """Runs settings, equal ones only once, and compiles kernels before they are measured.
 
     :param repeat: how many times each setting runs; the fastest run counts.
     """
 
-    def __init__(self, corpus: Corpus, scale: Scale, repeat: int = 1, check: int = _CHECK) -> None:
+    def __init__(self, corpus: Corpus, scale: SkypeScale, repeat: int = 1, check: int = _CHECK) -> None:
         self.corpus, self.scale, self.repeat, self.check = corpus, scale, repeat, check
         self._known = Known()
         self._found: dict[str, dict[str, Any]] = {}
         self._warm: set[tuple[str, str, str]] = set()
 
-    def run(self, setting: Setting) -> dict[str, Any]:
+    def run(self, setting: SkypeSetting) -> dict[str, Any]:
         """Return the measures of :func:`measure`."""
         if setting.key not in self._found:
             parts = (setting.index, setting.buffer, setting.window_index)
             if parts not in self._warm:
                 self._warm.add(parts)
-                measure(setting, self.corpus, Scale(200, 400, 400, 400))
+                measure(setting, self.corpus, SkypeScale(200, 400, 400, 400))
             runs = [measure(setting, self.corpus, self.scale, self._known, self.check) for _ in range(self.repeat)]
             self._found[setting.key] = min(runs, key=lambda run: run["total_us"])
         return self._found[setting.key]
 
 
-def run_experiments(experiments: list[Experiment], bench: Bench, progress: Callable[[str], None] = say) -> list[dict[str, Any]]:
+def run_experiments(experiments: list[Experiment], bench: SkypeBench, progress: Callable[[str], None] = say) -> list[dict[str, Any]]:
     """Run experiments one after another.
 
     :returns: the result of :func:`~dskype.deploy.lab.experiments.run_experiment` for each.
@@ -163,13 +163,13 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"--warm-up: expected 0 or more messages, given: {warm_up}")
     if args.window < 10:
         raise UsageError(f"--window: expected 10 messages or more, given: {args.window}")
-    scale = Scale(args.subscriptions, args.window, args.arrivals, warm_up, args.seed)
+    scale = SkypeScale(args.subscriptions, args.window, args.arrivals, warm_up, args.seed)
     corpus = read_messages(args)
     say(
         f"{len(corpus):,} messages of {corpus.source}; {scale.subscriptions:,} subscriptions, |W| = {scale.window:,}, "
         f"{scale.warm_up:,} + {scale.arrivals:,} arrivals"
     )
-    bench = Bench(corpus, scale, args.repeat, args.check)
+    bench = SkypeBench(corpus, scale, args.repeat, args.check)
     results = skype_report.REPORT.run(args, corpus, scale, lambda: run_experiments(args.only, bench), repeat=args.repeat)
     if wrong := sum(row["different"] for e in results for row in e["rows"]):
         say(f"error: {wrong} lists differ from those of a plain computation")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dskype.bolts.topk import _kernels as kernels
+from dskype.bolts import array_kernels
+from dskype.bolts.arrays import BlockPool, grown
 from dskype.bolts.topk.base import Matches, SubscriptionIndex
-from dskype.bolts.topk.pool import BlockPool, grown
 from dskype.bolts.topk.table import readable_messages
 from dskype.deploy.lab.skype import taat_kernels
 from dskype.spouts.batch import MessageBatch
@@ -33,7 +33,7 @@ class TaatIndex(SubscriptionIndex):
         self._sums = grown(self._sums, len(table), -1.0)
         lists.widen(len(table.terms))
         terms, counts = np.unique(table.keywords(slots)[1], return_counts=True)
-        lists.reserve(terms, lists.block[terms, kernels.LENGTH] + counts)
+        lists.reserve(terms, lists.block[terms, array_kernels.LENGTH] + counts)
         taat_kernels.link_postings(slots, table.keyword_arrays, self._arrays)
 
     def unlink(self, slots: np.ndarray) -> None:
@@ -46,9 +46,9 @@ class TaatIndex(SubscriptionIndex):
         return Matches(*taat_kernels.match_taat(readable_messages(messages), table.terms.map, self._arrays, table.place, self.diagonal_deg, self._sums))
 
     @property
-    def _arrays(self) -> taat_kernels.Lists:
+    def _arrays(self) -> taat_kernels.TaatLists:
         lists = self._lists
-        return taat_kernels.Lists(lists.block, lists.slot, lists.nth, lists.weight)
+        return taat_kernels.TaatLists(lists.block, lists.slot, lists.nth, lists.weight)
 
     @property
     def structure_bytes(self) -> int:
@@ -66,8 +66,8 @@ class TaatIndex(SubscriptionIndex):
             start, length = words.block[slot, :2]
             for nth in range(length):
                 term, where = words.term[start + nth], words.where[start + nth]
-                assert where < lists.block[term, kernels.LENGTH]
-                at = lists.block[term, kernels.START] + where
+                assert where < lists.block[term, array_kernels.LENGTH]
+                at = lists.block[term, array_kernels.START] + where
                 assert (lists.slot[at], lists.nth[at], lists.weight[at]) == (slot, nth, words.weight[start + nth])
                 postings += 1
-        assert postings == int(lists.block[:, kernels.LENGTH].sum())
+        assert postings == int(lists.block[:, array_kernels.LENGTH].sum())

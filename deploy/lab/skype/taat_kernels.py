@@ -6,14 +6,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dskype.bolts.topk._kernels import ALPHA, LAT, LENGTH, LON, START, THRESHOLD, find_term
+from dskype.bolts.array_kernels import LENGTH, START
+from dskype.bolts.topk._kernels import ALPHA, LAT, LON, THRESHOLD, find_term
 from dskype.deploy.lab.skype.list_kernels import sort_small
 from dskype.spouts.score_kernels import score as combined_score
 from dskype.spouts.score_kernels import ssim
 from dskype.topology.kernel_cache import njit
 
 
-class Lists(NamedTuple):
+class TaatLists(NamedTuple):
     """One list of postings per term.
 
     :ivar block: int64[terms, 3], block table of the arrays below: by dense id.

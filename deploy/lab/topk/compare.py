@@ -36,11 +36,11 @@ from dskype.deploy.cli.arguments import positive
 from dskype.deploy.lab.comparing import differences, fixed_loop_ms, show_share
 from dskype.deploy.lab.corpus import Corpus, add_file_argument, read_messages
 from dskype.deploy.lab.emulator.measure import print_table
-from dskype.deploy.lab.skype.engine import Known, Scale
+from dskype.deploy.lab.skype.engine import Known, SkypeScale
 from dskype.deploy.lab.system.throughput_report import machine
 from dskype.deploy.lab.topk.engine import STEPS, measure_engine
 from dskype.deploy.lab.topk.measure import Measured, expected_scores, warm_up
-from dskype.deploy.lab.topk.workload import Workload, draw
+from dskype.deploy.lab.topk.workload import TopkIndexWorkload, draw
 from dskype.deploy.machine.terminal import say
 
 __all__ = ["CHANGING", "MATCHING", "compare", "main"]
@@ -62,7 +62,7 @@ _STATES = {"filled": "", "replaced": ", a fifth replaced"}
 
 
 def compare(
-    workload: Workload, indexes: Sequence[str], *, rounds: int = 3, budget_s: float = 20.0, samples: int = 8, tell: Callable[[str], None] = say
+    workload: TopkIndexWorkload, indexes: Sequence[str], *, rounds: int = 3, budget_s: float = 20.0, samples: int = 8, tell: Callable[[str], None] = say
 ) -> dict[str, Any]:
     """Measure indexes on a workload; see the module's text.
 
@@ -201,8 +201,8 @@ def _indexes(args: argparse.Namespace, indexes: Sequence[str], corpus: Corpus) -
 def _engine(args: argparse.Namespace, indexes: Sequence[str], corpus: Corpus) -> dict[str, Any]:
     known, found = Known(), {}
     for index in indexes:
-        measure_engine(index, corpus, Scale(200, 400, 400, 0), Known(), parts=1)  # compiles
-        scale = Scale(args.subscriptions, args.window, args.arrivals, 0, args.seed)
+        measure_engine(index, corpus, SkypeScale(200, 400, 400, 0), Known(), parts=1)  # compiles
+        scale = SkypeScale(args.subscriptions, args.window, args.arrivals, 0, args.seed)
         found[index] = measure_engine(index, corpus, scale, known, between=args.between, samples=args.samples, tell=say)
         show_engine(index, found[index])
     return {"subscriptions": args.subscriptions, "engines": found, "equal": not any(engine["errors"] for engine in found.values())}

@@ -13,7 +13,7 @@ import numpy as np
 from dskype.bolts.skype import Skype
 from dskype.deploy.lab.comparing import clocked, quiet
 from dskype.deploy.lab.corpus import Corpus
-from dskype.deploy.lab.skype.engine import Known, Scale, prepare
+from dskype.deploy.lab.skype.engine import Known, SkypeScale, prepare
 from dskype.deploy.lab.skype.workload import Stream, draw_subscriptions
 from dskype.deploy.lab.topk import truth
 from dskype.deploy.lab.topk.workload import SETTING
@@ -36,7 +36,7 @@ STEPS = {
 def measure_engine(
     index: str,
     corpus: Corpus,
-    scale: Scale,
+    scale: SkypeScale,
     known: Known,
     *,
     parts: int = 3,
@@ -121,7 +121,7 @@ class _Clocks:
         }
 
 
-def _wrong(skype: Skype, slots: np.ndarray, corpus: Corpus, scale: Scale, stream: Stream, samples: int) -> list[str]:
+def _wrong(skype: Skype, slots: np.ndarray, corpus: Corpus, scale: SkypeScale, stream: Stream, samples: int) -> list[str]:
     """Return a line for each of some subscriptions whose list is not that of a plain computation."""
     subscriptions = draw_subscriptions(corpus, len(slots), k=SETTING.k, keywords=SETTING.keywords, seed=scale.seed)
     replayed, end = Stream(corpus, scale.window, seed=scale.seed), -1

@@ -15,7 +15,7 @@ import numpy as np
 from dskype.bolts.topk.engine import INDEXES
 from dskype.deploy.lab.comparing import MatchTimes, quiet
 from dskype.deploy.lab.topk import truth
-from dskype.deploy.lab.topk.workload import Workload
+from dskype.deploy.lab.topk.workload import TopkIndexWorkload
 
 __all__ = ["CALL", "Measured", "expected_scores", "warm_up"]
 
@@ -36,7 +36,7 @@ class Measured(MatchTimes):
         sets the thresholds of what was just inserted) and ``remove_us``, all per subscription.
     """
 
-    def __init__(self, name: str, workload: Workload, tell: Callable[[float], None] = lambda share: None) -> None:
+    def __init__(self, name: str, workload: TopkIndexWorkload, tell: Callable[[float], None] = lambda share: None) -> None:
         super().__init__(name, workload.batches)
         self.workload = workload
         self.index = INDEXES[name](workload.diagonal_deg)
@@ -117,7 +117,7 @@ class Measured(MatchTimes):
         self.found["bytes"] = self.index.memory_bytes / self.workload.n
 
 
-def warm_up(name: str, workload: Workload) -> None:
+def warm_up(name: str, workload: TopkIndexWorkload) -> None:
     """Compile the kernels of an index: do everything once, with few subscriptions, but enough for some lists to become long and then short again."""
     index = Measured(name, workload.first(min(20_000, workload.n), 4))
     index.match(1.0)
@@ -127,7 +127,7 @@ def warm_up(name: str, workload: Workload) -> None:
     index.remove(1.0)
 
 
-def expected_scores(workload: Workload, samples: int) -> dict[int, np.ndarray]:
+def expected_scores(workload: TopkIndexWorkload, samples: int) -> dict[int, np.ndarray]:
     """Return row -> scores of all subscriptions, for some messages of the first batch."""
     batch = workload.batches[0]
     rows = np.random.default_rng(1).permutation(batch.n)[:samples].tolist()

@@ -9,22 +9,22 @@ import numpy as np
 
 from dskype.bolts.skype import Skype
 from dskype.deploy.lab.corpus import Corpus
-from dskype.deploy.lab.skype.experiments import Setting
+from dskype.deploy.lab.skype.experiments import SkypeSetting
 from dskype.deploy.lab.skype.workload import Stream, Subscriptions, draw_subscriptions, look_up
 from dskype.spouts.batch import MessageBatch
 
-__all__ = ["BATCH", "SETTING", "Workload", "draw"]
+__all__ = ["BATCH", "SETTING", "TopkIndexWorkload", "draw"]
 
 BATCH = 64
 """Messages per batch; fewer if the window is smaller than ten batches."""
 
-SETTING = Setting(index="cones", buffer="kmax")
+SETTING = SkypeSetting(index="cones", buffer="kmax")
 """What subscriptions ask for: k = 20, 1 to 5 keywords, alpha uniform."""
 
 _AT_ONCE = 10_000
 
 
-class Workload(NamedTuple):
+class TopkIndexWorkload(NamedTuple):
     """What indexes of top-k subscriptions are compared on.
 
     :ivar n: how many subscriptions an index is filled with: the first ones. The others replace the first of these.
@@ -43,13 +43,13 @@ class Workload(NamedTuple):
         """How many subscriptions are replaced: a fifth."""
         return len(self.subscriptions) - self.n
 
-    def first(self, n: int, batches: int) -> Workload:
+    def first(self, n: int, batches: int) -> TopkIndexWorkload:
         """Return a small workload: the first ``n`` subscriptions, the first ones of those that replace some, the first batches."""
         rows = np.concatenate([np.arange(n), self.n + np.arange(min(self.replaced, _fifth(n)))])
-        return Workload(n, self.subscriptions.take(rows), self.thresholds[rows], self.batches[:batches], self.diagonal_deg)
+        return TopkIndexWorkload(n, self.subscriptions.take(rows), self.thresholds[rows], self.batches[:batches], self.diagonal_deg)
 
 
-def draw(corpus: Corpus, n: int, window: int, messages: int, seed: int = 0, tell: Callable[[float], None] = lambda share: None) -> Workload:
+def draw(corpus: Corpus, n: int, window: int, messages: int, seed: int = 0, tell: Callable[[float], None] = lambda share: None) -> TopkIndexWorkload:
     """Fill a window, draw subscriptions, and look all of them up in it; the same arguments give the same workload.
 
     :param window: |W|, messages; they come from the corpus in a random order, and repeat in another one if it has fewer.
@@ -72,7 +72,7 @@ def draw(corpus: Corpus, n: int, window: int, messages: int, seed: int = 0, tell
         tell(start / len(subscriptions))
     tell(1.0)
     batches = [stream.slot()[0] for _ in range(-(-messages // stream.batch))]
-    return Workload(n, subscriptions, thresholds, batches, corpus.diagonal_deg)
+    return TopkIndexWorkload(n, subscriptions, thresholds, batches, corpus.diagonal_deg)
 
 
 def _fifth(n: int) -> int:

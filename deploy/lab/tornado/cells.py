@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from dskype.bolts.boolean.base import enlarged
+from dskype.bolts.arrays import enlarged
 from dskype.bolts.boolean.program_kernels import Batch
 from dskype.deploy.lab.tornado import cell_kernels as kernels
 from dskype.deploy.lab.tornado import record_kernels

@@ -14,14 +14,14 @@ from dskype.deploy.lab.experiments import Claim, Experiment, Row, Rows, listed, 
 from dskype.deploy.lab.tornado.balancing import GOALS
 from dskype.deploy.lab.tornado.routing import ROUTERS, SHARES
 
-__all__ = ["EXPERIMENTS", "METHODS", "BalancingRun", "MapRun", "RoutersRun", "Setting"]
+__all__ = ["EXPERIMENTS", "METHODS", "BalancingRun", "MapRun", "RoutersRun", "TornadoSetting"]
 
 _WORLD = World(space_share=0.005, keywords=(3, 3))
 """The defaults of the paper's Table 1: rectangles with sides of 0.5 % of the space's, and 3 keywords."""
 
 
 @dataclass(frozen=True)
-class Setting:
+class TornadoSetting:
     """One run of the routing simulation.
 
     :ivar method: a name in ``dskype.distribution.DISTRIBUTORS`` or :data:`~dskype.deploy.lab.tornado.simulation.ROUTED`, with its options.
@@ -101,7 +101,7 @@ _GOAL = 32
 
 def _row(name: str, x: Any, **changes: Any) -> Row:
     method, options = METHODS[name]
-    return Row(name, x, Setting(method, options, **changes))
+    return Row(name, x, TornadoSetting(method, options, **changes))
 
 
 def _correct(found: Rows) -> tuple[bool, str]:

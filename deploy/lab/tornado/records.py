@@ -7,11 +7,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dskype.bolts.boolean.base import enlarged, read_only
+from dskype.bolts.arrays import enlarged
 from dskype.bolts.boolean.compiled import CompiledIndex
 from dskype.bolts.boolean.program_kernels import Batch
 from dskype.deploy.lab.tornado import record_kernels as kernels
 from dskype.spouts.batch import MessageBatch
+from dskype.spouts.columns import read_only
 from dskype.topology.errors import IllegalArgumentException, explain
 
 __all__ = ["RecordIndex", "ScanIndex"]

@@ -43,7 +43,7 @@ _IN_A_ROW = 4
 """How often a batch of rectangles is routed in a round."""
 
 
-class Workload(NamedTuple):
+class RoutingWorkload(NamedTuple):
     """What is routed.
 
     :ivar source: where the messages come from.
@@ -96,7 +96,7 @@ def _around(rng: np.random.Generator, lat: np.ndarray, lon: np.ndarray, width: n
     return np.stack([x - width / 2, y - height / 2, x + width / 2, y + height / 2], axis=1)
 
 
-def _workload(source: str, lat: np.ndarray, lon: np.ndarray, grid: AGrid, seed: int) -> Workload:
+def _workload(source: str, lat: np.ndarray, lon: np.ndarray, grid: AGrid, seed: int) -> RoutingWorkload:
     """Draw points and rectangles, seeded."""
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(lat))
@@ -111,7 +111,7 @@ def _workload(source: str, lat: np.ndarray, lon: np.ndarray, grid: AGrid, seed: 
     rectangles = {"touching 4": np.concatenate(chosen)[:_RECTANGLES]}
     for share in SHARES:
         rectangles[f"{share:.1%}"] = _around(rng, lat, lon, np.full(_RECTANGLES, 360.0 * share), np.full(_RECTANGLES, 180.0 * share))
-    return Workload(source, lat[order], lon[order], {name: areas for name, areas in rectangles.items() if len(areas)})
+    return RoutingWorkload(source, lat[order], lon[order], {name: areas for name, areas in rectangles.items() if len(areas)})
 
 
 def compare(source: str, lat: np.ndarray, lon: np.ndarray, partitions: int, granularities: Sequence[int], rounds: int, seed: int) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def compare(source: str, lat: np.ndarray, lon: np.ndarray, partitions: int, gran
     }
 
 
-def _measure(router: Any, workload: Workload) -> dict[str, tuple[float, int]]:
+def _measure(router: Any, workload: RoutingWorkload) -> dict[str, tuple[float, int]]:
     """Return, of points and of each kind of rectangles, the microseconds each, and a digest of the answers."""
     spent, digest = 0.0, 0
     for start in range(0, len(workload.lat), _BATCH):

@@ -27,13 +27,13 @@ from dskype.deploy.lab.tornado import spark as tornado_spark
 from dskype.deploy.lab.tornado.balancing import measures
 from dskype.deploy.lab.tornado.balancing_simulation import BalancingSetting, simulate
 from dskype.deploy.lab.tornado.balancing_workload import WorkloadSetting, play
-from dskype.deploy.lab.tornado.experiments import EXPERIMENTS, BalancingRun, MapRun, RoutersRun, Setting
-from dskype.deploy.lab.tornado.simulation import ROUTED, BooleanSimulation, BooleanWorkload, Scale, draw_workload
+from dskype.deploy.lab.tornado.experiments import EXPERIMENTS, BalancingRun, MapRun, RoutersRun, TornadoSetting
+from dskype.deploy.lab.tornado.simulation import ROUTED, BooleanSimulation, BooleanWorkload, RoutingScale, draw_workload
 from dskype.deploy.machine.terminal import say
 from dskype.distribution import DISTRIBUTORS
 from dskype.distribution.base import Distributor
 
-__all__ = ["Bench", "add_arguments", "run", "run_experiments"]
+__all__ = ["TornadoBench", "add_arguments", "run", "run_experiments"]
 
 _DRAWN = 1_500
 """Messages on a map."""
@@ -50,13 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output(parser)
 
 
-class Bench:
+class TornadoBench:
     """Runs settings, equal ones once.
 
     :param balancing: the workload of load balancing; each run has a hotspot of its own size.
     """
 
-    def __init__(self, corpus: Corpus, scale: Scale, balancing: WorkloadSetting) -> None:
+    def __init__(self, corpus: Corpus, scale: RoutingScale, balancing: WorkloadSetting) -> None:
         self.corpus, self.scale, self.balancing = corpus, scale, balancing
         self._found: dict[Any, Any] = {}
         self._workload: tuple[World, BooleanWorkload] | None = None
@@ -65,7 +65,7 @@ class Bench:
 
     def missing(self, setting: Any) -> str | None:
         """Return why a setting cannot be run: no such distributor or index."""
-        if not isinstance(setting, Setting):
+        if not isinstance(setting, TornadoSetting):
             return None
         if setting.method not in DISTRIBUTORS and setting.method not in ROUTED:
             return f"distributor {setting.method!r} is not available"
@@ -74,19 +74,24 @@ class Bench:
     def run(self, setting: Any) -> dict[str, Any]:
         """Measure a setting.
 
-        :returns: of a :class:`Setting` what :class:`~dskype.deploy.lab.tornado.simulation.BooleanSimulation` finds, ``measured`` (messages) and ``system_per_s``
+        :returns: of a :class:`TornadoSetting` what :class:`~dskype.deploy.lab.tornado.simulation.BooleanSimulation` finds, ``measured`` (messages) and ``system_per_s``
             (messages/s that its routing units and the busiest evaluator can do), and ``latency_ms`` with its routing units, each of which has a part of a step; of a :class:`RoutersRun` ``routing_us``, ``router_bytes`` and ``equal`` (whether all routers find the
             same); of a :class:`BalancingRun` ``per_load`` (messages per unit of the busiest evaluator's load) and what
             :func:`~dskype.deploy.lab.tornado.balancing.measures` finds; of a :class:`MapRun` the cells of the smallest and of the largest partition. All of them have
             ``seconds``.
         """
         began = time.perf_counter()
-        runners: dict[type, Callable[[Any], dict[str, Any]]] = {Setting: self._route, RoutersRun: self._routers, BalancingRun: self._balance, MapRun: self._map}
+        runners: dict[type, Callable[[Any], dict[str, Any]]] = {
+            TornadoSetting: self._route,
+            RoutersRun: self._routers,
+            BalancingRun: self._balance,
+            MapRun: self._map,
+        }
         return {**runners[type(setting)](setting), "seconds": time.perf_counter() - began}
 
     # -- routing ----------------------------------------------------------------------------------
 
-    def _route(self, setting: Setting) -> dict[str, Any]:
+    def _route(self, setting: TornadoSetting) -> dict[str, Any]:
         if setting.key not in self._found:
             if (kind := (setting.method, setting.index)) not in self._warm:  # compile kernels first
                 self._warm.add(kind)
@@ -107,7 +112,7 @@ class Bench:
             self._workload = world, draw_workload(self.corpus, world, self.scale)
         return self._workload[1]
 
-    def _simulation(self, setting: Setting, workload: BooleanWorkload, scale: Scale, plans: dict[Any, Any]) -> BooleanSimulation:
+    def _simulation(self, setting: TornadoSetting, workload: BooleanWorkload, scale: RoutingScale, plans: dict[Any, Any]) -> BooleanSimulation:
         kind: type[Distributor] = ROUTED[setting.method] if setting.method in ROUTED else DISTRIBUTORS[setting.method]
         legal: Sequence[str] = getattr(kind, "legal_options", ())
         known = {"granularity": self.scale.grid, "subscriptions": workload.subscriptions.n}
@@ -156,7 +161,7 @@ class Bench:
         return {"cells_least": int(cells.min()), "cells_most": int(cells.max()), "boxes": (boxes / self.balancing.grid).round(6).tolist(), "places": places}
 
 
-def run_experiments(experiments: Sequence[Experiment], bench: Bench, progress: Callable[[str], None] = say) -> list[dict[str, Any]]:
+def run_experiments(experiments: Sequence[Experiment], bench: TornadoBench, progress: Callable[[str], None] = say) -> list[dict[str, Any]]:
     """Run experiments one after another.
 
     :returns: what :func:`~dskype.deploy.lab.experiments.run_experiment` returns, of each.
@@ -178,10 +183,10 @@ def run(args: argparse.Namespace) -> int:
         if args.as_in_paper is not None:
             raise UsageError("--as-in-paper is for the simulation; given with it: --spark")
         return tornado_spark.run(args)
-    balancing = WorkloadSetting(grid=2 * Scale.grid, messages_per_s=args.rate, subscriptions=min(args.subscriptions, 20_000), seed=args.seed)
+    balancing = WorkloadSetting(grid=2 * RoutingScale.grid, messages_per_s=args.rate, subscriptions=min(args.subscriptions, 20_000), seed=args.seed)
     return run_and_report(
         args,
         tornado_report.REPORT,
-        lambda corpus, scale: run_experiments(with_settings(args.only, args), Bench(corpus, scale, balancing)),
+        lambda corpus, scale: run_experiments(with_settings(args.only, args), TornadoBench(corpus, scale, balancing)),
         balancing=vars(balancing),
     )

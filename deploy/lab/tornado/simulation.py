@@ -38,7 +38,7 @@ from dskype.spouts.areas import centres
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.groupings import RowTasks
 
-__all__ = ["ROUTED", "BooleanSimulation", "BooleanWorkload", "GridRouted", "Scale", "TreeRouted", "draw_workload"]
+__all__ = ["ROUTED", "BooleanSimulation", "BooleanWorkload", "GridRouted", "RoutingScale", "TreeRouted", "draw_workload"]
 
 _AT_ONCE = 1_000
 _REFERENCE = "lanes"
@@ -46,7 +46,7 @@ _REFERENCE = "lanes"
 
 
 @dataclass(frozen=True)
-class Scale:
+class RoutingScale:
     """The sizes of a run.
 
     :ivar subscriptions: that are registered.
@@ -84,7 +84,7 @@ class BooleanWorkload(NamedTuple):
     expected: np.ndarray
 
 
-def draw_workload(corpus: Corpus, world: World, scale: Scale) -> BooleanWorkload:
+def draw_workload(corpus: Corpus, world: World, scale: RoutingScale) -> BooleanWorkload:
     """Draw a workload; the same arguments give the same one."""
     rng = np.random.default_rng([scale.seed, 31])
     n = max(1, round(scale.subscriptions * world.subscriptions))

@@ -23,7 +23,7 @@ from dskype.deploy.lab.experiments import Claim, Experiment, Found, Row, Rows, r
 from dskype.deploy.lab.ps2stream.simulation import Method
 from dskype.deploy.lab.report import Report
 from dskype.deploy.lab.system import throughput, throughput_report
-from dskype.deploy.lab.tornado.experiments import EXPERIMENTS, Setting
+from dskype.deploy.lab.tornado.experiments import EXPERIMENTS, TornadoSetting
 from dskype.deploy.machine.signals import end_on_sigterm
 from dskype.deploy.machine.terminal import say
 from dskype.distribution.base import Sample
@@ -88,7 +88,7 @@ def experiments(chosen: Sequence[Experiment], evaluators: int) -> list[Experimen
     return [_on_spark(e, evaluators) for e in some]
 
 
-def asked(args: argparse.Namespace, setting: Setting, plan: Path | None) -> argparse.Namespace:
+def asked(args: argparse.Namespace, setting: TornadoSetting, plan: Path | None) -> argparse.Namespace:
     """Return the arguments of the throughput benchmark for one point."""
     world = setting.world
     assert world.space_share is not None
@@ -111,7 +111,7 @@ class _Points:
         self._vocabulary: Path | None = None
         self._samples: dict[World, Sample] = {}
 
-    def run(self, setting: Setting) -> dict[str, Any]:
+    def run(self, setting: TornadoSetting) -> dict[str, Any]:
         """Return the measures of a point, and ``problems`` and ``seconds``."""
         began, first, world = time.perf_counter(), asked(self._args, setting, None), setting.world
         say(f"{first.subscriptions[0]:,} subscriptions, sides of {first.side:g} %, {first.keywords[0]} keywords; {setting.units} routing units")

@@ -7,10 +7,10 @@ import random
 import numpy as np
 import pytest
 
+from dskype.bolts.arrays import BlockPool
 from dskype.bolts.topk import _kernels as kernels
 from dskype.bolts.topk.base import SubscriptionIndex
 from dskype.bolts.topk.engine import INDEXES
-from dskype.bolts.topk.pool import BlockPool
 from dskype.bolts.topk.table import TermIds
 from dskype.spouts.batch import MessageBatch
 from dskype.topology.core.values import pack_state, unpack_state

@@ -13,12 +13,12 @@ from dskype.deploy.lab.corpus import Corpus
 from dskype.deploy.lab.ps2stream import report as ps2stream_report
 from dskype.deploy.lab.ps2stream.adjustment import delays
 from dskype.deploy.lab.ps2stream.adjustment_experiments import ADJUSTMENTS
-from dskype.deploy.lab.ps2stream.run import Bench, run_experiments
+from dskype.deploy.lab.ps2stream.run import Ps2streamBench, run_experiments
 from dskype.deploy.lab.system import throughput_report
-from dskype.deploy.lab.tornado.simulation import Scale
+from dskype.deploy.lab.tornado.simulation import RoutingScale
 from tests.deploy.lab.reported import assert_claims_follow
 
-TINY = Scale(subscriptions=600, messages=100, step=50, sample=300, repeat=1, grid=40)
+TINY = RoutingScale(subscriptions=600, messages=100, step=50, sample=300, repeat=1, grid=40)
 
 
 def smaller(experiment):
@@ -37,7 +37,7 @@ def corpus() -> Corpus:
 
 def test_every_row_is_measured(corpus, tmp_path):
     chosen = [smaller(experiment) for experiment in ADJUSTMENTS]
-    experiments = run_experiments(chosen, Bench(corpus, TINY), lambda line: None)
+    experiments = run_experiments(chosen, Ps2streamBench(corpus, TINY), lambda line: None)
     selection, migration, drift = (e["rows"] for e in experiments)
     assert [len(e["rows"]) for e in experiments] == [5, 5, 6] and not any(e["notes"] for e in experiments)
     assert all(row["select_ms"] > 0 and row["moved"] > 0 for row in selection)

@@ -14,15 +14,15 @@ from dskype.bolts.boolean import INDEXES
 from dskype.deploy.cli import main as cli
 from dskype.deploy.lab.boolean import report as boolean_report
 from dskype.deploy.lab.boolean import run as boolean
-from dskype.deploy.lab.boolean.experiments import EXPERIMENTS, Setting, World
+from dskype.deploy.lab.boolean.experiments import EXPERIMENTS, BooleanSetting, World
 from dskype.deploy.lab.boolean.reasons import REASONS, reason
-from dskype.deploy.lab.boolean.run import Bench, Scale, run_experiments
+from dskype.deploy.lab.boolean.run import BooleanBench, BooleanScale, run_experiments
 from dskype.deploy.lab.corpus import Corpus
 from dskype.deploy.lab.experiments import Claim, Experiment, Row
 from dskype.deploy.lab.system import throughput_report
 from tests.deploy.lab.reported import assert_claims_follow, assert_reported, assert_reported_without_plots
 
-TINY = Scale(subscriptions=150, messages=40, budget_s=0.05)
+TINY = BooleanScale(subscriptions=150, messages=40, budget_s=0.05)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def corpus() -> Corpus:
 @pytest.fixture(scope="module")
 def found(corpus):
     lines: list[str] = []
-    experiments = run_experiments(list(EXPERIMENTS), Bench(corpus, TINY), lines.append)
+    experiments = run_experiments(list(EXPERIMENTS), BooleanBench(corpus, TINY), lines.append)
     return {
         "machine": throughput_report.machine(),
         "source": corpus.source,
@@ -65,7 +65,7 @@ def test_every_experiment_is_measured_with_the_indexes_that_are_there(found):
 
 
 def test_worlds_differ_in_what_they_name(corpus):
-    bench = Bench(corpus, replace(TINY, subscriptions=2000))
+    bench = BooleanBench(corpus, replace(TINY, subscriptions=2000))
     plain = bench._workload(World())
     assert plain.subscriptions.n == 2000 and plain.messages.n == 40 and plain.messages.areas is None
     areas = bench._workload(World(areas=True, words=(6, 6)))
@@ -95,14 +95,14 @@ def test_a_filled_index_serves_other_messages_and_equal_settings_are_measured_on
         return measured(*arguments)
 
     monkeypatch.setattr(boolean, "Measured", make)
-    bench = Bench(corpus, TINY)
-    first = bench.run(Setting("plain", world=World(words=(1, 1), km=(2000, 3000))))
-    assert bench.run(Setting("plain", world=World(words=(1, 1), km=(2000, 3000)))) is first
-    second = bench.run(Setting("plain", world=World(words=(200, 200), km=(2000, 3000))))
+    bench = BooleanBench(corpus, TINY)
+    first = bench.run(BooleanSetting("plain", world=World(words=(1, 1), km=(2000, 3000))))
+    assert bench.run(BooleanSetting("plain", world=World(words=(1, 1), km=(2000, 3000)))) is first
+    second = bench.run(BooleanSetting("plain", world=World(words=(200, 200), km=(2000, 3000))))
     assert len(made) == 1 and second["digests"] != first["digests"] and second["matches"] > first["matches"]
-    third = bench.run(Setting("plain", removed=0.5))
+    third = bench.run(BooleanSetting("plain", removed=0.5))
     assert len(made) == 2 and third["subscriptions"] == 75 and third["bytes"] > first["bytes"]
-    bench.run(Setting("plain", updates=0.1))
+    bench.run(BooleanSetting("plain", updates=0.1))
     assert len(made) == 3
 
 
@@ -115,23 +115,23 @@ def test_an_index_that_finds_something_else_is_told(corpus, monkeypatch):
             return message[:-1], slot[:-1]
 
     monkeypatch.setitem(INDEXES, "wrong", Wrong)
-    rows = [Row(name, None, Setting(name, world=World(words=(50, 50), km=(2000, 3000)))) for name in ("plain", "wrong")]
-    (one,) = run_experiments([Experiment("e", "E", "index", rows, [])], Bench(corpus, TINY), lambda line: None)
+    rows = [Row(name, None, BooleanSetting(name, world=World(words=(50, 50), km=(2000, 3000)))) for name in ("plain", "wrong")]
+    (one,) = run_experiments([Experiment("e", "E", "index", rows, [])], BooleanBench(corpus, TINY), lambda line: None)
     assert one["claims"] == [{"text": "All indexes find the same", "held": False, "figures": "1 batches compared; different: wrong and plain"}]
 
 
 def test_what_cannot_be_run_is_left_out_with_a_note(corpus, monkeypatch):
-    bench = Bench(corpus, Scale(subscriptions=10**12))
-    assert "would take" in (bench.missing(Setting("plain")) or "")
-    bench = Bench(corpus, TINY)
-    assert bench.missing(Setting("plain")) is None
-    assert bench.missing(Setting("to come")) == "index 'to come' is not available"
-    assert bench.missing(Setting("plain", {"token_order": "idf"})) == "index 'plain' has no option 'token_order'"
+    bench = BooleanBench(corpus, BooleanScale(subscriptions=10**12))
+    assert "would take" in (bench.missing(BooleanSetting("plain")) or "")
+    bench = BooleanBench(corpus, TINY)
+    assert bench.missing(BooleanSetting("plain")) is None
+    assert bench.missing(BooleanSetting("to come")) == "index 'to come' is not available"
+    assert bench.missing(BooleanSetting("plain", {"token_order": "idf"})) == "index 'plain' has no option 'token_order'"
 
 
 def test_an_index_that_takes_too_long_to_fill_is_left_out_with_a_note(corpus):
-    rows = [Row("slow", None, Setting("plain"))]
-    (one,) = run_experiments([Experiment("e", "E", "index", rows, [])], Bench(corpus, replace(TINY, limit_s=1e-6)), lambda line: None)
+    rows = [Row("slow", None, BooleanSetting("plain"))]
+    (one,) = run_experiments([Experiment("e", "E", "index", rows, [])], BooleanBench(corpus, replace(TINY, limit_s=1e-6)), lambda line: None)
     assert one["rows"] == [] and one["notes"] == ["slow is left out: it was not filled within 1e-06 s"]
 
 
@@ -163,7 +163,9 @@ def test_reasons_are_about_claims_that_there_are():
 
 def test_claims_about_rows_that_are_missing_cannot_be_told(corpus):
     claim = Claim("new is better", lambda found: (found["new", None]["bytes"] < 1, ""))
-    (one,) = run_experiments([Experiment("e", "E", "index", [Row("new", None, Setting("to come"))], [claim])], Bench(corpus, TINY), lambda line: None)
+    (one,) = run_experiments(
+        [Experiment("e", "E", "index", [Row("new", None, BooleanSetting("to come"))], [claim])], BooleanBench(corpus, TINY), lambda line: None
+    )
     assert one["claims"][0] == {"text": "new is better", "held": None, "figures": "rows are missing"}
 
 

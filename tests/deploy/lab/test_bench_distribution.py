@@ -19,11 +19,11 @@ from dskype.deploy.lab.dskype import report as distribution_report
 from dskype.deploy.lab.dskype import run as distribution
 from dskype.deploy.lab.dskype import spark as distribution_spark
 from dskype.deploy.lab.dskype.boolean import PRODUCTION
-from dskype.deploy.lab.dskype.experiments import METHODS, NAMES, VARIANTS, Setting, experiments
+from dskype.deploy.lab.dskype.experiments import METHODS, NAMES, VARIANTS, DskypeSetting, experiments
 from dskype.deploy.lab.dskype.maintenance import MONITOR, SAMPLE, maintain
-from dskype.deploy.lab.dskype.run import Bench, run_experiments
+from dskype.deploy.lab.dskype.run import DskypeBench, run_experiments
 from dskype.deploy.lab.dskype.simulation import Simulation, simulate, subscription_at
-from dskype.deploy.lab.dskype.workload import LONG, PLACES, DataSet, Scale, Workload, as_messages, file_names, read_data, sample_of
+from dskype.deploy.lab.dskype.workload import LONG, PLACES, DataSet, DistributionWorkload, DskypeScale, as_messages, file_names, read_data, sample_of
 from dskype.deploy.lab.ps2stream.simulation import Method
 from dskype.deploy.lab.system import throughput_report
 from dskype.distribution import DISTRIBUTORS, make_distributor
@@ -31,7 +31,7 @@ from dskype.distribution.methods.partitioned import measure
 from tests import naive
 from tests.deploy.lab.reported import assert_claims_follow, assert_reported, assert_reported_without_plots
 
-TINY = Scale(subscriptions=60, window=150, arrivals=120, warm_up=30, sample=40, step=50)
+TINY = DskypeScale(subscriptions=60, window=150, arrivals=120, warm_up=30, sample=40, step=50)
 SMALL = {n: {"n1": 2, "n2": 2} for n in DISTRIBUTORS if n.endswith("-first")}
 FOUR = [(name, SMALL.get(name, {})) for name in DISTRIBUTORS]
 
@@ -50,8 +50,8 @@ def data() -> dict[str, DataSet]:
 
 
 @pytest.fixture(scope="module")
-def workload(data) -> Workload:
-    return Workload(data[PLACES], TINY, 5)
+def workload(data) -> DistributionWorkload:
+    return DistributionWorkload(data[PLACES], TINY, 5)
 
 
 def distributor(name: str, options: dict, tasks: int, view) -> object:
@@ -71,14 +71,14 @@ def test_long_messages_are_texts_joined(data):
 
 
 def test_messages_come_in_another_order_again_and_again(data):
-    workload = Workload(data[PLACES], replace(TINY, window=700, sample=1, subscriptions=1), 5)
+    workload = DistributionWorkload(data[PLACES], replace(TINY, window=700, sample=1, subscriptions=1), 5)
     assert sorted(workload.rows[:400].tolist()) == list(range(400)) and workload.rows[400:700].tolist() != workload.rows[:300].tolist()
     m = workload.messages
     assert m.seq.tolist() == m.position.tolist() == list(range(850)) and (m.lat == data[PLACES].corpus.lat[workload.rows]).all()
 
 
 def test_half_of_everything_comes_from_a_hotspot(data):
-    workloads = [Workload(data[PLACES], TINY, 5, hotspot) for hotspot in (0, 1, 2)]
+    workloads = [DistributionWorkload(data[PLACES], TINY, 5, hotspot) for hotspot in (0, 1, 2)]
     regions = [set(w._region().tolist()) for w in workloads]
     assert regions[1] != regions[2] and len(regions[1]) == 8
     shares = [np.mean([row in regions[1] for row in w.rows.tolist()]) for w in workloads]
@@ -165,7 +165,7 @@ def test_placements_that_grow_stay_exact():
     rng = random.Random(4)
     texts = [" ".join(([f"rare{rng.randrange(10)}"] if rng.random() < 0.8 else []) + rng.sample(["x", "y", "z"], rng.randint(0, 2))) for _ in range(900)]
     place = np.array([rng.random() for _ in texts])
-    workload = Workload(DataSet.of_texts(PLACES, "words", texts, place, place), Scale(300, 300, 600, 0, sample=100, step=25), 2)
+    workload = DistributionWorkload(DataSet.of_texts(PLACES, "words", texts, place, place), DskypeScale(300, 300, 600, 0, sample=100, step=25), 2)
     view = workload.view(2)
     ranges = [{"from": i, "node": {"tasks": [i], "load": 1.0, "marks": {}}} for i in range(13)]  # a task for each word
     plan = {**make_distributor("prefix", 13).plan(), "root": {"ranges": ranges}}
@@ -221,8 +221,8 @@ def test_hashing_sends_everything_everywhere_and_keeps_one_copy(workload):
 @pytest.mark.parametrize("way", [MONITOR, SAMPLE])
 @pytest.mark.parametrize("name", ["location", "keyword", "prefix"])
 def test_maintenance_balances_a_hotspot(data, name, way):
-    scale = Scale(400, 300, 50, 0, sample=300, step=50)
-    before, after = (Workload(data[PLACES], scale, 3, hotspot).view(3) for hotspot in (0, 1))
+    scale = DskypeScale(400, 300, 50, 0, sample=300, step=50)
+    before, after = (DistributionWorkload(data[PLACES], scale, 3, hotspot).view(3) for hotspot in (0, 1))
     plan = DISTRIBUTORS[name].learn(8, before.sample)
     now = sample_of(after.workload.window_messages(), after.subscriptions, after.floors, after.filled)
 
@@ -264,7 +264,7 @@ def fewer_tasks(e):
 
 @pytest.fixture(scope="module")
 def found(data):
-    bench = Bench(data, TINY, {PLACES: 50, LONG: 20}, check=10)
+    bench = DskypeBench(data, TINY, {PLACES: 50, LONG: 20}, check=10)
     bench._warm = True  # a test of the command line warms up
     lines: list[str] = []
     done = run_experiments([fewer_tasks(e) for e in experiments([PLACES, LONG])], bench, lines.append)
@@ -296,18 +296,18 @@ def test_without_long_messages_their_experiment_is_left_out():
 
 
 def test_equal_settings_are_measured_once(data, monkeypatch):
-    bench, runs = Bench(data, TINY, check=1), []
+    bench, runs = DskypeBench(data, TINY, check=1), []
     bench._warm = True
     monkeypatch.setattr(Simulation, "run", lambda self: runs.append(1) or {"throughput": 1.0})
-    assert bench.run(Setting("hashing", tasks=2)) is bench.run(Setting("hashing", tasks=2)) and len(runs) == 1
-    bench.run(Setting("hashing", tasks=3))
-    assert len(runs) == 2 and bench.view(Setting("hashing")).workload is bench.view(Setting("prefix", k=5)).workload
+    assert bench.run(DskypeSetting("hashing", tasks=2)) is bench.run(DskypeSetting("hashing", tasks=2)) and len(runs) == 1
+    bench.run(DskypeSetting("hashing", tasks=3))
+    assert len(runs) == 2 and bench.view(DskypeSetting("hashing")).workload is bench.view(DskypeSetting("prefix", k=5)).workload
 
 
 def test_a_distributor_that_is_not_there_is_left_out_with_a_note(data):
     e = experiments([PLACES], ["methods"])[0]
-    rows = [replace(e.rows[0], setting=Setting("hashing", tasks=2)), replace(e.rows[1], setting=Setting("to come"))]
-    bench = Bench({PLACES: data[PLACES]}, TINY, check=1)
+    rows = [replace(e.rows[0], setting=DskypeSetting("hashing", tasks=2)), replace(e.rows[1], setting=DskypeSetting("to come"))]
+    bench = DskypeBench({PLACES: data[PLACES]}, TINY, check=1)
     bench._warm = True
     (one,) = run_experiments([replace(e, rows=rows)], bench, lambda line: None)
     assert one["notes"] == ["location is left out: distributor 'to come' is not available"] and len(one["rows"]) == 1

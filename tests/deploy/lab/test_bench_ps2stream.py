@@ -15,15 +15,15 @@ from dskype.deploy.lab.boolean.workloads import draw_regional
 from dskype.deploy.lab.corpus import Corpus
 from dskype.deploy.lab.ps2stream import report as ps2stream_report
 from dskype.deploy.lab.ps2stream.experiments import EXPERIMENTS, GROUPS, METHODS, Run
-from dskype.deploy.lab.ps2stream.run import Bench, add_arguments, run_experiments, with_rows
+from dskype.deploy.lab.ps2stream.run import Ps2streamBench, add_arguments, run_experiments, with_rows
 from dskype.deploy.lab.ps2stream.simulation import draw_group
 from dskype.deploy.lab.system import throughput_report
-from dskype.deploy.lab.tornado.simulation import Scale
+from dskype.deploy.lab.tornado.simulation import RoutingScale
 from tests import naive
 from tests.deploy.lab.reported import assert_claims_follow, assert_reported, assert_reported_without_plots, assert_runs_on_a_file
 
 SMALLER = [replace(e, rows=e.rows[:: 1 if e.name == "memory" else 2]) for e in EXPERIMENTS[:3]]
-TINY = Scale(subscriptions=300, messages=150, step=75, sample=200, repeat=1, grid=20)
+TINY = RoutingScale(subscriptions=300, messages=150, step=75, sample=200, repeat=1, grid=20)
 MEASURES = dict.fromkeys(
     "throughput latency_ms communication replication matches different measured dispatcher_mib worker_mib ratio_load route_us place_us".split(), 1.0
 )
@@ -42,7 +42,7 @@ def corpus() -> Corpus:
 @pytest.fixture(scope="module")
 def found(corpus):
     lines: list[str] = []
-    experiments = run_experiments(SMALLER, Bench(corpus, TINY), lines.append)
+    experiments = run_experiments(SMALLER, Ps2streamBench(corpus, TINY), lines.append)
     return {
         "machine": throughput_report.machine(),
         **corpus.described(),
@@ -68,7 +68,7 @@ def test_every_row_is_measured(found):
 @pytest.fixture(scope="module")
 def changing(corpus):
     """Return a bench, its workload of Q3, and the matches that a plain program finds, as in ``expected``."""
-    bench = Bench(corpus, CHANGING)
+    bench = Ps2streamBench(corpus, CHANGING)
     workload = bench.workload("q3")
     s, m = workload.subscriptions, workload.messages
     expressions, areas = s.expressions(np.arange(s.n)), m.rectangles().tolist()
@@ -169,7 +169,7 @@ def test_rows_and_groups_that_there_are_not_are_refused(given, capsys):
 
 def test_choosing_rows_leaves_claims_about_others_open(corpus):
     throughput = next(e for e in EXPERIMENTS if e.name == "throughput")
-    (found,) = run_experiments([with_rows(throughput, ["hybrid", "kd-tree"], ["q3"])], Bench(corpus, TINY), lambda _: None)
+    (found,) = run_experiments([with_rows(throughput, ["hybrid", "kd-tree"], ["q3"])], Ps2streamBench(corpus, TINY), lambda _: None)
     assert [(row["series"], row["x"]) for row in found["rows"]] == [("hybrid", "q3"), ("kd-tree", "q3")]
     assert {claim["held"] for claim in found["claims"] if "q1" in claim["text"] or "Q1" in claim["text"]} == {None}
 

@@ -17,15 +17,15 @@ from dskype.deploy.lab.corpus import Corpus, read_file
 from dskype.deploy.lab.experiments import about_named_rows, judged
 from dskype.deploy.lab.skype import report as skype_report
 from dskype.deploy.lab.skype import run as skype
-from dskype.deploy.lab.skype.engine import Known, Scale, prepare
-from dskype.deploy.lab.skype.experiments import EXPERIMENTS, Claim, Experiment, Row, Setting
-from dskype.deploy.lab.skype.run import Bench, run_experiments
+from dskype.deploy.lab.skype.engine import Known, SkypeScale, prepare
+from dskype.deploy.lab.skype.experiments import EXPERIMENTS, Claim, Experiment, Row, SkypeSetting
+from dskype.deploy.lab.skype.run import SkypeBench, run_experiments
 from dskype.deploy.lab.skype.workload import Stream, draw_subscriptions
 from dskype.deploy.lab.system import throughput_report
 from tests import naive
 from tests.deploy.lab.reported import assert_claims_follow, assert_reported, assert_reported_without_plots
 
-TINY = Scale(subscriptions=40, window=60, arrivals=30, warm_up=20)
+TINY = SkypeScale(subscriptions=40, window=60, arrivals=30, warm_up=20)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def corpus() -> Corpus:
 
 @pytest.fixture(scope="module")
 def found(corpus):
-    bench = Bench(corpus, TINY)
+    bench = SkypeBench(corpus, TINY)
     lines: list[str] = []
     experiments = run_experiments(list(EXPERIMENTS), bench, lines.append)
     return {
@@ -134,7 +134,9 @@ def test_a_file_without_messages_is_refused(tmp_path):
 # -- what is measured -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("setting", [Setting(), Setting(index="taat", buffer="kmax", window_index="irtree", timed=True, k=3), Setting(zipf=True)], ids=str)
+@pytest.mark.parametrize(
+    "setting", [SkypeSetting(), SkypeSetting(index="taat", buffer="kmax", window_index="irtree", timed=True, k=3), SkypeSetting(zipf=True)], ids=str
+)
 def test_the_lists_of_a_run_are_exact(corpus, setting):
     engine, stream, slots = prepare(setting, corpus, TINY, Known())
     engine._check()
@@ -163,7 +165,7 @@ def test_the_lists_of_a_run_are_exact(corpus, setting):
         assert naive.same_topk(mine, expected, everything)
 
 
-@pytest.mark.parametrize("setting", [Setting(), Setting(buffer="kmax", timed=True, k=3), Setting(zipf=True, window=0.5)], ids=str)
+@pytest.mark.parametrize("setting", [SkypeSetting(), SkypeSetting(buffer="kmax", timed=True, k=3), SkypeSetting(zipf=True, window=0.5)], ids=str)
 def test_a_run_compares_lists_with_a_plain_computation(corpus, setting, monkeypatch):
     assert (found := skype.measure(setting, corpus, TINY))["checked"] == 20 and found["different"] == 0
     right = Skype.topk
@@ -188,8 +190,8 @@ def test_a_run_compares_lists_with_a_plain_computation(corpus, setting, monkeypa
 def test_lists_at_the_start_are_shared_between_runs(corpus):
     known = Known()
     lists = []
-    for setting in (Setting(buffer="kmax"), Setting(index="taat", buffer="kmax"), Setting(buffer="kmax", buffer_options={"extra": 500})):
-        engine, _, slots = prepare(setting, corpus, Scale(40, 60, 1, 0), known)
+    for setting in (SkypeSetting(buffer="kmax"), SkypeSetting(index="taat", buffer="kmax"), SkypeSetting(buffer="kmax", buffer_options={"extra": 500})):
+        engine, _, slots = prepare(setting, corpus, SkypeScale(40, 60, 1, 0), known)
         lists.append([column.tolist() for column in engine.topk(slots)])
         looked_up = known._count
     assert lists[0] == lists[1] == lists[2] and looked_up == 520
@@ -208,16 +210,16 @@ def test_every_experiment_is_measured(found):
 
 
 def test_equal_settings_are_measured_once_and_the_fastest_run_counts(corpus, monkeypatch):
-    bench, times = Bench(corpus, TINY, repeat=3), iter([9.0, 5.0, 3.0, 4.0, 9.0, 8.0, 7.0])  # the first one compiles
+    bench, times = SkypeBench(corpus, TINY, repeat=3), iter([9.0, 5.0, 3.0, 4.0, 9.0, 8.0, 7.0])  # the first one compiles
     monkeypatch.setattr(skype, "measure", lambda *arguments: {"total_us": next(times)})
-    assert bench.run(Setting()) is bench.run(Setting())
-    assert bench.run(Setting()) == {"total_us": 3.0} and bench.run(Setting(k=3)) == {"total_us": 7.0}
+    assert bench.run(SkypeSetting()) is bench.run(SkypeSetting())
+    assert bench.run(SkypeSetting()) == {"total_us": 3.0} and bench.run(SkypeSetting(k=3)) == {"total_us": 7.0}
 
 
 def test_what_is_not_registered_is_left_out_with_a_note(corpus):
-    rows = [Row("old", None, Setting(index="taat")), Row("new", None, Setting(index="to come")), Row("newer", None, Setting(buffer="to come"))]
+    rows = [Row("old", None, SkypeSetting(index="taat")), Row("new", None, SkypeSetting(index="to come")), Row("newer", None, SkypeSetting(buffer="to come"))]
     claim = Claim("new is better", lambda found: (found["new", None]["amp_us"] < found["old", None]["amp_us"], ""))
-    (one,) = run_experiments([Experiment("e", "E", "index", rows, [claim])], Bench(corpus, TINY), lambda line: None)
+    (one,) = run_experiments([Experiment("e", "E", "index", rows, [claim])], SkypeBench(corpus, TINY), lambda line: None)
     assert [row["series"] for row in one["rows"]] == ["old"]
     assert one["notes"] == ["new is left out: index 'to come' is not available", "newer is left out: buffer 'to come' is not available"]
     assert one["claims"] == [{"text": "new is better", "held": None, "figures": "rows are missing"}]

@@ -21,9 +21,9 @@ from dskype.deploy.lab.tornado import run as tornado
 from dskype.deploy.lab.tornado import simulation as tornado_simulation
 from dskype.deploy.lab.tornado import spark as tornado_spark
 from dskype.deploy.lab.tornado.balancing_workload import WorkloadSetting
-from dskype.deploy.lab.tornado.experiments import EXPERIMENTS, METHODS, Setting
-from dskype.deploy.lab.tornado.run import Bench, run_experiments
-from dskype.deploy.lab.tornado.simulation import BooleanSimulation, Scale, draw_workload
+from dskype.deploy.lab.tornado.experiments import EXPERIMENTS, METHODS, TornadoSetting
+from dskype.deploy.lab.tornado.run import TornadoBench, run_experiments
+from dskype.deploy.lab.tornado.simulation import BooleanSimulation, RoutingScale, draw_workload
 from dskype.distribution import make_distributor
 from tests.deploy.lab.reported import assert_claims_follow, assert_reported, assert_reported_without_plots, assert_runs_on_a_file, parsed
 
@@ -31,7 +31,7 @@ SMALLER = [
     replace(e, rows=[row for row in e.rows if row.setting.evaluators <= 32]) if e.name == "adaptivity" else e  # more evaluators than that take seconds
     for e in EXPERIMENTS
 ]
-TINY = Scale(subscriptions=300, messages=200, step=100, sample=200, repeat=1, places=200, grid=20)
+TINY = RoutingScale(subscriptions=300, messages=200, step=100, sample=200, repeat=1, places=200, grid=20)
 BALANCING = WorkloadSetting(grid=40, subscriptions=100, lifetime_s=20, side=0.05, messages_per_s=200, calm_s=5, moves=2, hot_s=24)
 WIDE = World(space_share=0.2, keywords=(1, 3))
 """Rectangles that cross borders, and match."""
@@ -48,7 +48,7 @@ def corpus() -> Corpus:
 @pytest.fixture(scope="module")
 def found(corpus):
     lines: list[str] = []
-    experiments = run_experiments(SMALLER, Bench(corpus, TINY, BALANCING), lines.append)
+    experiments = run_experiments(SMALLER, TornadoBench(corpus, TINY, BALANCING), lines.append)
     return {
         "machine": throughput_report.machine(),
         "source": corpus.source,
@@ -79,7 +79,7 @@ def test_every_row_is_measured(found):
 @pytest.mark.parametrize("method", METHODS)
 def test_what_is_sent_and_found_is_what_a_plain_program_says(corpus, method):
     name, options = METHODS[method]
-    bench = Bench(corpus, TINY, BALANCING)
+    bench = TornadoBench(corpus, TINY, BALANCING)
     workload = bench.workload(WIDE)
     s, m = workload.subscriptions, workload.messages
     expected = [
@@ -91,10 +91,10 @@ def test_what_is_sent_and_found_is_what_a_plain_program_says(corpus, method):
         and set(s.terms[s.offsets[row] : s.offsets[row + 1]].tolist()) <= set(m.terms[m.offsets[i] : m.offsets[i + 1]].tolist())
     ]
     assert workload.expected.tolist() == expected and len(expected) > 100
-    row = bench.run(Setting(name, options, "lanes", 6, WIDE))
+    row = bench.run(TornadoSetting(name, options, "lanes", 6, WIDE))
     assert row["different"] == 0 and row["matches"] == len(expected) / m.n and row["subscriptions"] == 300
     if method == "A-Grid":
-        spread = bench.run(Setting("agrid", {"summaries": False}, "lanes", 6, WIDE))
+        spread = bench.run(TornadoSetting("agrid", {"summaries": False}, "lanes", 6, WIDE))
         assert row["communication"] < spread["communication"] == 1 and row["replication"] == spread["replication"] > 1
         assert 0 < row["summary_pairs"] <= 300 * row["replication"]
     elif method in ("hashing", "location"):
@@ -120,16 +120,16 @@ def test_a_match_that_is_missing_is_told(corpus, capsys, monkeypatch):
 
 
 def test_routing_units_share_the_work(corpus):
-    bench = Bench(corpus, TINY, BALANCING)
-    one, many = (bench.run(Setting("agrid", evaluators=4, units=n)) for n in (1, 10**6))
+    bench = TornadoBench(corpus, TINY, BALANCING)
+    one, many = (bench.run(TornadoSetting("agrid", evaluators=4, units=n)) for n in (1, 10**6))
     assert one["distribution_per_s"] == many["distribution_per_s"], "the same run"
     assert one["system_per_s"] == min(one["distribution_per_s"], one["throughput"]) and many["system_per_s"] == many["throughput"]
     assert one["latency_ms"] > one["routing_ms"] > 0 and many["latency_ms"] == pytest.approx(one["latency_ms"] - one["routing_ms"], rel=1e-3)
 
 
 def test_what_is_not_there_is_left_out_with_a_note(corpus):
-    rows = [Row("new", None, Setting("to come")), Row("other", None, Setting("agrid", index="to come"))]
-    (one,) = run_experiments([Experiment("e", "E", "x", rows, [])], Bench(corpus, TINY, BALANCING), lambda line: None)
+    rows = [Row("new", None, TornadoSetting("to come")), Row("other", None, TornadoSetting("agrid", index="to come"))]
+    (one,) = run_experiments([Experiment("e", "E", "x", rows, [])], TornadoBench(corpus, TINY, BALANCING), lambda line: None)
     assert one["notes"] == ["new is left out: distributor 'to come' is not available", "other is left out: index 'to come' is not available"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dskype.deploy.lab import guard, guard_parts
-from dskype.deploy.lab.guard_parts import PARTS, Workload
+from dskype.deploy.lab.guard_parts import PARTS, GuardWorkload
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def workload():
             "_SUBSCRIPTIONS": 40,
         }.items():
             patch.setattr(guard_parts, name, size)
-        yield Workload()
+        yield GuardWorkload()
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -13,7 +13,7 @@ from dskype.bolts.topk.buffers.kmax import KmaxBuffers
 from dskype.bolts.topk.engine import INDEXES
 from dskype.deploy.lab import comparing
 from dskype.deploy.lab.corpus import Corpus
-from dskype.deploy.lab.skype.engine import Known, Scale
+from dskype.deploy.lab.skype.engine import Known, SkypeScale
 from dskype.deploy.lab.skype.workload import Stream
 from dskype.deploy.lab.topk import compare, truth
 from dskype.deploy.lab.topk.engine import STEPS, measure_engine
@@ -22,7 +22,7 @@ from dskype.deploy.lab.topk.workload import draw
 from dskype.spouts.batch import MessageBatch
 from tests import naive
 
-TINY = Scale(subscriptions=60, window=120, arrivals=40, warm_up=0)
+TINY = SkypeScale(subscriptions=60, window=120, arrivals=40, warm_up=0)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from dskype.bolts.boolean import make_index
 from dskype.bolts.boolean.lanes import _kernels as kernels
 from dskype.bolts.boolean.lanes.instruction_kernels import INSTRUCTIONS
-from dskype.bolts.boolean.lanes.memory import Rows
+from dskype.bolts.boolean.lanes.memory import GrowingRows
 from dskype.bolts.boolean.lanes.sort_kernels import sort_slots
 from dskype.topology.core.values import pack_state, unpack_state
 from tests.bolts.boolean.lanes.other_instructions import dump
@@ -228,7 +228,7 @@ def test_a_part_of_a_large_result_is_the_callers_as_long_as_it_is_held():
 
 @pytest.mark.parametrize("reserved_bytes", [1, 2_000_000, 1 << 30, 1 << 62])  # the last is more than there is
 def test_rows_keep_what_they_hold_when_they_grow(reserved_bytes):
-    rows = Rows(np.int32, 3, reserved_bytes)
+    rows = GrowingRows(np.int32, 3, reserved_bytes)
     rows.reserve(10)
     rows.array[:10] = 7
     for n in (100_000, 300_000, 2_000_000):

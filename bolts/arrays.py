@@ -1,4 +1,4 @@
-"""Pools that keep growing lists of many items in a few arrays."""
+"""Arrays that grow, and pools that keep growing lists of many items in a few of them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from dskype.bolts.topk import _kernels as kernels
+from dskype.bolts import array_kernels as kernels
 
-__all__ = ["BlockPool", "aligned", "grown"]
+__all__ = ["BlockPool", "aligned", "enlarged", "grown"]
 
 
 def aligned(shape: tuple[int, ...], dtype: type) -> np.ndarray:
@@ -29,6 +29,14 @@ def grown(array: np.ndarray, n: int, fill: float) -> np.ndarray:
     new[:have] = array
     new[have:] = fill
     return new
+
+
+def enlarged(array: np.ndarray, size: int, fill: float = 0) -> np.ndarray:
+    """Return an array of ``size`` rows that begins with ``array``; the others hold ``fill``."""
+    larger = np.empty((size, *array.shape[1:]), array.dtype)
+    larger[: len(array)] = array
+    larger[len(array) :] = fill
+    return larger
 
 
 class BlockPool:
