@@ -8,17 +8,19 @@ from typing import Any
 
 import numpy as np
 
+from dskype.bolts.balancing import make_balancer
+from dskype.bolts.balancing.balancer import Balancer
 from dskype.bolts.checks import require_component
 from dskype.bolts.message_queue import Arrived, MessageQueue
 from dskype.bolts.objects import FORMER, FORMER_ALONE, ObjectTable, ObjectUpdates, StatePairs
+from dskype.bolts.placement.base import PlacementStrategy
+from dskype.bolts.placement.plans import Plans
+from dskype.bolts.placement.replicated import ReplicatedPlacement
+from dskype.bolts.placement.single import SinglePlacement
+from dskype.bolts.placement.summarized import SummarizedPlacement
+from dskype.bolts.protocol.balance import decode_balance
 from dskype.bolts.quotas import Quotas
 from dskype.bolts.refusals import Refusals
-from dskype.bolts.replication.balancer import Balancer
-from dskype.bolts.replication.balancing import make_balancer
-from dskype.bolts.replication.messages import decode_balance
-from dskype.bolts.replication.placement import PlacementStrategy
-from dskype.bolts.replication.replicated_placement import ReplicatedPlacement
-from dskype.bolts.replication.summarized_placement import SummarizedPlacement
 from dskype.bolts.searches import Filter
 from dskype.bolts.window_feed import WindowFeed, send_rows
 from dskype.distribution import DISTRIBUTORS, Distributor, check_distributor, distributor_class, distributor_files, start_distributor, summarizes
@@ -58,7 +60,7 @@ class DistributionBolt(BatchBolt):
     With a distributor that replicates, input is also ``shortages`` (fields(subscription)) and ``switched`` (all), from the subscription
     bolt, and ``plans`` (all), from the subscription spout; output is also ``registrations`` (fields(subscription)), to the result bolt. With
     summaries its tasks also send each other ``interest`` (direct). With load balancing, input is also ``balance`` (direct), from the subscription
-    bolt, and the first task writes plans to their topic. See :mod:`dskype.bolts.replication`; placements are described in :mod:`dskype.bolts.replication.messages`.
+    bolt, and the first task writes plans to their topic. See :mod:`dskype.bolts.protocol`.
 
     Searches come on ``searches`` (shuffle), from the subscription spout, and leave on ``lookups`` (all), to the message bolt.
 
@@ -168,32 +170,30 @@ class DistributionBolt(BatchBolt):
         if self._quotas is not None:
             context.register_gauge(TENANTS, self._quotas.report)
         distributor = make(None)
+        plans = Plans(distributor, make, lasting=settings.half_life_ms is None)
         self._placement: PlacementStrategy
         if not distributor.replicates:
-            self._placement = PlacementStrategy(distributor, self._subscription_tasks, collector)
+            self._placement = SinglePlacement(distributor, self._subscription_tasks, collector)
         elif not summarizes(settings):
-            self._placement = ReplicatedPlacement(distributor, make, self._subscription_tasks, collector, context, settings.extent)
+            self._placement = ReplicatedPlacement(plans, self._subscription_tasks, collector, context, settings.extent, bool(settings.objects))
         else:
             others = [task for task in context.get_component_tasks(self._component) if task != context.get_this_task_id()]
-            self._placement = SummarizedPlacement(distributor, make, self._subscription_tasks, collector, context, settings.extent, others)
-        self._placement.lasting = settings.half_life_ms is None
+            self._placement = SummarizedPlacement(plans, self._subscription_tasks, collector, context, settings.extent, others, bool(settings.objects))
         self._objects: ObjectTable | None = None
         if settings.objects:
             self._open_objects(settings, context)
         self._balancer: Balancer | None = None
         if settings.balance is not None and context.get_this_task_index() == 0:
-            assert isinstance(self._placement, ReplicatedPlacement)
-            plans = Topics.for_topology(context.plan.name).plans
+            assert isinstance(self._placement, ReplicatedPlacement | SummarizedPlacement)
+            topic = Topics.for_topology(context.plan.name).plans
             sources = len(context.get_component_tasks(self._component))
-            self._balancer = make_balancer(settings, self._placement, partial(collector.send_record, plans, BALANCE_KEY), context, sources)
+            self._balancer = make_balancer(settings, self._placement.epochs, partial(collector.send_record, topic, BALANCE_KEY), context, sources)
 
     def _open_objects(self, settings: Settings, context: Any) -> None:
         table = self._objects = ObjectTable(settings.objects_ttl_ms, settings.objects_max)
         self._updates = MessageQueue(ObjectUpdates)
         self._refused_objects, self._outdated = context.register_counter("refused_objects"), context.register_counter("outdated_updates")
         context.register_gauge("objects", lambda: len(table))
-        if isinstance(self._placement, ReplicatedPlacement):
-            self._placement.begin_objects()
 
     def execute_batch(self, batch: TupleBatch) -> None:
         """Distribute a frame of messages or of subscriptions, or handle reports and plans."""

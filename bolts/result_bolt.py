@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from dskype.bolts.replication.merger import TopkList
-from dskype.bolts.replication.merging import MergedResults, ResultStrategy
+from dskype.bolts.merging.base import ResultStrategy
+from dskype.bolts.merging.merger import TopkList
+from dskype.bolts.merging.replicated import ReplicatedResults
+from dskype.bolts.merging.single import SingleResults
 from dskype.bolts.results import make_store
 from dskype.bolts.results.allowance import Allowance, share
 from dskype.bolts.results.base import Opening, Removal, State, run_of
@@ -31,7 +33,7 @@ class ResultBolt(BatchBolt):
     """Writes results that arrive on the streams ``results`` and ``lists``, grouped by subscription, from subscription bolts.
 
     :class:`ResultPublisher` describes these streams. With a distributor that replicates, input is also ``registrations``, from
-    distribution bolts, and the results of replicas are merged: see :mod:`dskype.bolts.replication.merger`.
+    distribution bolts, and the results of replicas are merged: see :mod:`dskype.bolts.merging.merger`.
 
     Deltas and events go to Kafka. States go to the store ``dskype.store``, and with the store's option ``topic`` to Kafka as
     well. They are encoded here, so that this bolt's tasks share the work.
@@ -88,9 +90,9 @@ class ResultBolt(BatchBolt):
                 self._topic.open(Opening(topology, run, collector))
         self._settings, self._context = settings, context
         self._strategy: ResultStrategy = (
-            MergedResults(settings.extent, self._publisher.wants_deltas, self._publisher.wants_states, context)
+            ReplicatedResults(settings.extent, self._publisher.wants_deltas, self._publisher.wants_states, context)
             if distributor_class(settings.distributor).replicates
-            else ResultStrategy()
+            else SingleResults()
         )
         self._written_ms = 0
         self._postponed = context.register_counter("postponed_lists")

@@ -1,7 +1,7 @@
 """The subscription bolt: keeps the results of its subscriptions exact at every watermark.
 
 :mod:`dskype.bolts.topk_subscriptions` explains how a top-k list stays exact. With a distributor that replicates, a subscription may live on
-several tasks: :mod:`dskype.bolts.replication` has the protocol, and :mod:`dskype.bolts.replication.replicas` explains why results stay exact.
+several tasks: :mod:`dskype.bolts.protocol` tells how, and :mod:`dskype.bolts.ownership.replicas` explains why results stay exact.
 
 The output follows from the inbox alone: a restored task that reads its inbox again emits the same.
 """
@@ -17,9 +17,10 @@ from dskype.bolts.checks import require_component
 from dskype.bolts.initial_matches import InitialMatches
 from dskype.bolts.message_queue import Arrived, MessageQueue
 from dskype.bolts.objects import StatePairs
+from dskype.bolts.ownership.base import OwnerStrategy
+from dskype.bolts.ownership.replicated import ReplicatedOwner
+from dskype.bolts.ownership.single import SingleOwner
 from dskype.bolts.refusals import Refusals
-from dskype.bolts.replication.ownership import SingleOwner, SubscriptionOwner
-from dskype.bolts.replication.replicated_owner import ReplicatedOwner
 from dskype.bolts.results.allowance import Allowance, share
 from dskype.bolts.results.base import run_of
 from dskype.bolts.results.publisher import ResultPublisher
@@ -122,7 +123,7 @@ class SubscriptionBolt(BatchBolt):
         boolean_subscriptions = self._boolean = BooleanSubscriptions(settings)
         if replicates:
             distribution_tasks = context.get_component_tasks(self._distribution_bolt)
-            self._owner: SubscriptionOwner = ReplicatedOwner(topk, boolean_subscriptions, publisher, counters, collector, context, distribution_tasks, settings)
+            self._owner: OwnerStrategy = ReplicatedOwner(topk, boolean_subscriptions, publisher, counters, collector, context, distribution_tasks, settings)
         else:
             self._owner = SingleOwner(topk, boolean_subscriptions, publisher, counters, refusals)
         self._initial = InitialMatches(collector, publisher, counters["matches"])

@@ -36,7 +36,7 @@ PLAN_FORMAT = 1
 """The value of ``v`` in a plan."""
 
 TAKEOVER = "takeover"
-"""Key of a plan that takes over step by step (:mod:`dskype.bolts.replication.takeover`): the share of the older subscriptions, 0 to 1, that is few enough to be moved."""
+"""Key of a plan that takes over step by step (:class:`~dskype.bolts.placement.plans.Takeover`): the share of the older subscriptions, 0 to 1, that is few enough to be moved."""
 
 
 def default_hashes(n: int) -> np.ndarray:
@@ -139,7 +139,7 @@ class Distributor(ABC):
     """
 
     balances: ClassVar[bool] = False
-    """Whether load balancing can run by itself (``dskype.balance: auto``), see :mod:`dskype.bolts.replication.balancing`."""
+    """Whether load balancing can run by itself (``dskype.balance: auto``), see :mod:`dskype.bolts.balancing`."""
 
     # -- the optional part: summaries -------------------------------------------------------------
 

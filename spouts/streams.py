@@ -334,7 +334,7 @@ class Placements(Stream):
     """Subscriptions that are placed on a task or removed from it.
 
     With a distributor that replicates, a placement says more (``epoch``, ``tasks``, ``guard``, ``plan``, ...), and the stream carries other
-    messages, which end a subscription or announce a plan: see :mod:`dskype.bolts.replication.messages`.
+    messages, which end a subscription or announce a plan: see :mod:`dskype.bolts.protocol`.
 
     :ivar placement: the subscription; None to unregister.
     """
@@ -447,7 +447,7 @@ class Answers(Stream):
 
 @_stream("shortages")
 class Shortages(Stream):
-    """Reports on placements (:class:`dskype.bolts.replication.messages.ReplicaReport`); only with a distributor that replicates."""
+    """Reports on placements (:class:`dskype.bolts.protocol.ReplicaReport`); only with a distributor that replicates."""
 
     subscription: Text
     registration: Text
@@ -478,7 +478,7 @@ class Switched(Stream):
 
 @_stream("transfers")
 class Transfers(Stream):
-    """Boolean subscriptions that move, and costs of cells (:mod:`dskype.bolts.replication.transfers`)."""
+    """Boolean subscriptions that move, and costs of cells (:mod:`dskype.bolts.ownership.transfers`)."""
 
     subscription: Text
     registration: Text
@@ -487,7 +487,7 @@ class Transfers(Stream):
 
 @_stream("interest")
 class Interest(Stream):
-    """Routing terms that begin or end to be needed (:mod:`dskype.bolts.replication.messages`); only where the distributor keeps summaries."""
+    """Routing terms that begin or end to be needed (:mod:`dskype.bolts.protocol`); only where the distributor keeps summaries."""
 
     kind: Text
     record: Plain
@@ -495,7 +495,7 @@ class Interest(Stream):
 
 @_stream("balance")
 class Balance(Stream):
-    """Reports on workloads (:mod:`dskype.bolts.replication.messages`); only with ``dskype.balance``."""
+    """Reports on workloads (:mod:`dskype.bolts.protocol`); only with ``dskype.balance``."""
 
     kind: Text
     record: Plain
@@ -503,7 +503,7 @@ class Balance(Stream):
 
 @_stream("registrations")
 class Registrations(Stream):
-    """What begins, what ends and where (:mod:`dskype.bolts.replication.messages`); only with a distributor that replicates.
+    """What begins, what ends and where (:mod:`dskype.bolts.protocol`); only with a distributor that replicates.
 
     :ivar event: ``begin`` or ``end``.
     """

@@ -37,7 +37,14 @@ _LAB = "tests/deploy/lab/"
 _STARTERS = frozenset({"broker", "bootstrap_servers", "cluster", "window"})
 """Fixtures that start a broker, Spark or a browser."""
 
-_SAME_KERNELS = {"bolts/boolean/": "boolean", "bolts/topk/": "top-k", "bolts/replication/": "top-k", "bolts/window/": "top-k", "bolts/test_skype.py": "top-k"}
+_SAME_KERNELS = {
+    "bolts/boolean/": "boolean",
+    "bolts/topk/": "top-k",
+    "bolts/merging/": "top-k",
+    "bolts/ownership/": "top-k",
+    "bolts/window/": "top-k",
+    "bolts/test_skype.py": "top-k",
+}
 """Tests that call the same kernels: one process compiles them, not two at once."""
 
 _SECONDS = {"top-k": 200, "boolean": 120}

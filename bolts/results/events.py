@@ -37,7 +37,7 @@ __all__ = [
 
 ADD, REMOVE, MATCH, ENTER, INSIDE, LEAVE, SCORE, SCORED_MATCH, INITIAL = 0, 1, 2, 3, 6, 7, 8, 9, 10
 OPS = ("add", "remove", "match", "enter", "", "", "inside", "leave", "score", "match", "match")
-"""Names of the op codes. 4 and 5 are changes of one replica's list (:data:`dskype.bolts.replication.messages.PART`)."""
+"""Names of the op codes. 4 and 5 are changes of one replica's list (:data:`dskype.bolts.protocol.PART`)."""
 MATCHES = (MATCH, ENTER, INSIDE, LEAVE, SCORED_MATCH, INITIAL)
 """Op codes of results of boolean and threshold subscriptions; a match of the latter has a score, and ``INITIAL`` is one that was there when the subscription became active."""
 EVENTS = ("active", "updated", "removed")

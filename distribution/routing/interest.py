@@ -1,7 +1,7 @@
 """Interest: a counted multiset of (region, routing term), and the routing of messages by it.
 
 :meth:`dskype.distribution.base.Distributor.summarizes` says what regions and routing terms are, and
-:mod:`dskype.bolts.replication.interest_exchange` how distribution tasks keep their copies equal.
+:mod:`dskype.bolts.placement.interest_exchange` how distribution tasks keep their copies equal.
 """
 
 from __future__ import annotations

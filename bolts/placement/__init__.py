@@ -1,0 +1,1 @@
+"""Where subscriptions and messages go: the strategies of the distribution bolt, see :mod:`dskype.bolts.protocol`."""
