@@ -79,20 +79,20 @@ class QueryContext:
         found: float = self.spark.sparkContext._jsc.sc().conf().getTimeAsSeconds(key, default)
         return found
 
-    def stop_executors(self, component: str | None = None) -> None:
+    def stop_executors(self) -> None:
         """End the resident executors on every Spark executor."""
         n = 1 if self.local else tasks_on_all_executors(self.spark.sparkContext)
         # With SQL, like the queries: RDDs would get Python daemons, and with them supervisors, of their own.
-        stop = _stop_executors(self.plan.topology_id, self.epoch, component)
+        stop = _stop_executors(self.plan.topology_id, self.epoch)
         self.spark.range(0, n, 1, n).mapInArrow(stop, "stopped int").collect()
 
 
-def _stop_executors(topology: str, epoch: int, component: str | None = None) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _stop_executors(topology: str, epoch: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return a function for ``mapInArrow`` that ends a topology's executors on the Spark executor it runs on."""
 
     def stop(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
-            stopped = ask_supervisor({"op": "stop", "topology": topology, "epoch": epoch, "component": component})["stopped"]
+            stopped = ask_supervisor({"op": "stop", "topology": topology, "epoch": epoch})["stopped"]
         except OSError:  # the supervisor has ended, and its executors with it
             stopped = 0
         yield pa.RecordBatch.from_arrays([pa.array([stopped], pa.int32())], names=["stopped"])
