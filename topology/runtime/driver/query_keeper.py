@@ -174,7 +174,7 @@ class QueryKeeper:
 
     def _count(self, component: str, text: str) -> None:
         """Count a failure that nothing else explains; restart the query later, or give it up."""
-        state, shown = self._state, cause_of(text)
+        state, shown = self._state, cause_of(text)[:1000] or "no reason given"
         tasks = set(state.plan.component_tasks(component))
         versions, waiting = {t: v for t, v in state.versions().items() if t in tasks}, {t for t, n in self._waiting().items() if n}
         delay_s = self._failures.record_failure(component, versions, tasks & waiting)

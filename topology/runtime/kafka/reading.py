@@ -217,18 +217,10 @@ def read_to_end(settings: KafkaSettings, topic: str) -> list[InRecord]:
     """Return all present records of a topic, partition after partition; [] for an unknown topic, which is not created."""
     with closing(settings.consumer(allow_auto_create_topics=False)) as consumer:
         partitions = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())]
-        if not partitions:
-            return []
-        consumer.assign(partitions)
-        ends = consumer.end_offsets(partitions)
-        consumer.seek_to_beginning(*partitions)
+        ends = consumer.end_offsets(partitions) if partitions else {}
         records: list[InRecord] = []
-        deadline = time.monotonic() + _READ_TIMEOUT_S
-        while any(consumer.position(p) < ends[p] for p in partitions):
-            for batch in consumer.poll(timeout_ms=500).values():
-                records += map(_in_record, batch)
-                deadline = time.monotonic() + _READ_TIMEOUT_S
-            if time.monotonic() > deadline:
-                msg = f"topic {topic} could not be read to its end within {_READ_TIMEOUT_S} s"
-                raise KafkaTimeoutError(msg)
-        return sorted(records, key=lambda r: (r.partition, r.offset))
+        for where in partitions:
+            consumer.assign([where])
+            consumer.seek_to_beginning(where)
+            records += map(_in_record, records_until(consumer, where, ends[where]))
+        return records
