@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from typing import Any
 
 from kafka import TopicPartition
@@ -104,5 +103,4 @@ class Watch:
     def close(self) -> None:
         """Close what was opened; no step runs any more."""
         if self._consumer is not None:
-            with closing(self._consumer):
-                self._consumer = None
+            self._consumer.close()

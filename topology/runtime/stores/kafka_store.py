@@ -29,7 +29,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionE
 
 from dskype.topology.config import RECORD_BYTES
 from dskype.topology.core.chunking import cut
-from dskype.topology.core.snapshots import TERMS, SnapshotError, StoreBase, TermTakenError, WriteError, removed, taken
+from dskype.topology.core.snapshots import TERMS, SnapshotError, SnapshotStore, TermTakenError, WriteError, removed, taken
 from dskype.topology.errors import TopologyError
 from dskype.topology.planning.plan import chunks_topic, state_topic
 from dskype.topology.runtime.kafka.clients import KafkaSettings
@@ -66,7 +66,7 @@ _TOPIC = {
 }
 
 
-class KafkaSnapshotStore(StoreBase):
+class KafkaSnapshotStore(SnapshotStore):
     """Keeps snapshots and journals in two topics of a topology's own brokers.
 
     Threads may share a store. A fork opens its own connections.
@@ -145,13 +145,11 @@ class KafkaSnapshotStore(StoreBase):
             admin.create({topic: n for topic, n in wanted.items() if topic not in existing}, _TOPIC)
 
     def remove(self) -> None:
-        """Delete the topics."""
         self.rest()
         with TopicAdmin(self._kafka) as admin:
             admin.delete([self._topic, self._chunks])
 
     def clear(self) -> None:
-        """Remove all snapshots, journals and documents, but not the terms."""
         with self._locked():
             for partition, log in self._logs.items():
                 self._refresh(partition)
