@@ -10,6 +10,7 @@ import java.nio.ByteOrder;
 import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
+import java.util.HashMap;
 import java.util.Map;
 
 import org.apache.spark.SparkEnv;
@@ -37,7 +38,7 @@ public class ExecutorWriter extends ForeachWriter {
     private static final long DEATHS_MS = 30000L;  // on a busy machine a successor takes seconds to come
     private static final long CONNECT_MS = 30000L;
     private static final int FAILURES = 1000;
-    private static final Map failures = new java.util.HashMap();  // task of a query -> why its first attempt failed, for the next one, which has the same place; guarded by LOCK
+    private static final Map failures = new HashMap();  // task of a query -> why its first attempt failed, for the next one, which has the same place; guarded by LOCK
     private static final Object LOCK = new Object();
     private static String supervisor = null;  // path of the socket of this host's supervisor; guarded by LOCK
     private static File told = null;  // where the daemon writes it
@@ -65,6 +66,7 @@ public class ExecutorWriter extends ForeachWriter {
     private transient volatile boolean closed;
     private transient volatile String failure;
     private transient long[] deaths;
+    private transient String silent;  // path of the supervisor that was asked last, if it has not answered
 
     public ExecutorWriter(String python, String daemon, Map environment, String inbox, Map routes, String[] places, byte[] request, byte[] requestWithPayload) {
         this.python = python;
@@ -277,26 +279,20 @@ public class ExecutorWriter extends ForeachWriter {
     }
 
     private byte[] ask(byte[] head) throws IOException {
-        IOException first = null;
-        String failed = null;
-        for (int attempt = 0; attempt < 3; attempt++) {
-            SocketChannel to = null;
-            String path = supervisorPath(this.python, this.daemon, this.environment, failed);
-            try {
-                to = dial(path);
-                ByteBuffer out = ByteBuffer.allocate(8 + head.length + 5).order(ByteOrder.LITTLE_ENDIAN);
-                out.putLong(head.length + 5).put(head).put((byte) 0xce);
-                out.order(ByteOrder.BIG_ENDIAN).putInt(this.executor).flip();
-                while (out.hasRemaining()) to.write(out);
-                return read(to);
-            } catch (IOException e) {
-                failed = path;
-                if (first == null) first = e;
-            } finally {
-                this.shut(to);
-            }
+        String path = supervisorPath(this.python, this.daemon, this.environment, this.silent);
+        this.silent = path;
+        SocketChannel to = dial(path);
+        try {
+            ByteBuffer out = ByteBuffer.allocate(8 + head.length + 5).order(ByteOrder.LITTLE_ENDIAN);
+            out.putLong(head.length + 5).put(head).put((byte) 0xce);
+            out.order(ByteOrder.BIG_ENDIAN).putInt(this.executor).flip();
+            while (out.hasRemaining()) to.write(out);
+            byte[] answer = read(to);
+            this.silent = null;
+            return answer;
+        } finally {
+            this.shut(to);
         }
-        throw first;
     }
 
     private static byte[] read(SocketChannel from) throws IOException {
@@ -324,12 +320,9 @@ public class ExecutorWriter extends ForeachWriter {
                 told = File.createTempFile("dskype-", ".supervisor");
                 told.deleteOnExit();
             }
-            scala.collection.immutable.Map variables = (scala.collection.immutable.Map) scala.collection.immutable.Map$.MODULE$.empty();
-            variables = (scala.collection.immutable.Map) variables.updated("DSKYPE_SUPERVISOR_FILE", told.getPath());
-            for (java.util.Iterator entries = environment.entrySet().iterator(); entries.hasNext();) {
-                Map.Entry entry = (Map.Entry) entries.next();
-                variables = (scala.collection.immutable.Map) variables.updated(entry.getKey(), entry.getValue());
-            }
+            Map all = new HashMap(environment);
+            all.put("DSKYPE_SUPERVISOR_FILE", told.getPath());
+            scala.collection.immutable.Map variables = (scala.collection.immutable.Map) scala.collection.immutable.Map$.MODULE$.from(scala.jdk.javaapi.CollectionConverters.asScala(all));
             while (supervisor == null || supervisor.equals(failed)) {
                 scala.Tuple2 started = SparkEnv.get().createPythonWorker(python, "pyspark.worker", daemon, variables, true);
                 String path = new String(Files.readAllBytes(told.toPath()), StandardCharsets.UTF_8);
