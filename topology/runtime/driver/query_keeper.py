@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -21,8 +23,9 @@ from dskype.topology.runtime.driver.topics import TopologyTopics
 from dskype.topology.runtime.kafka.clients import brokers_answer
 from dskype.topology.runtime.kafka.record_producer import RecordProducer
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
+from dskype.topology.runtime.processes.payload import Payload
 from dskype.topology.runtime.spark.component_query import ComponentQuery, PartitionsAddedError
-from dskype.topology.runtime.spark.queries import QueryContext
+from dskype.topology.runtime.spark.queries import QueryContext, given_up_s
 from dskype.topology.runtime.spark.session import jvm_exit_code
 from dskype.topology.runtime.spark.transports import Transports
 
@@ -108,17 +111,10 @@ class QueryKeeper:
     def _context(self) -> QueryContext:
         state = self._state
         self._starts += 1
-        self._last_context = QueryContext(
-            spark=state.spark,
-            plan=state.plan,
-            kafka=state.kafka,
-            producer=cast(RecordProducer, state.producer),
-            store=state.store,
-            scratch=self._scratch,
-            logs=None if state.store.remote else state.folder / "logs",
-            term=state.tenure.term,
-            epoch=state.tenure.term * _STARTS_PER_TERM + self._starts,
-        )
+        term, logs = state.tenure.term, None if state.store.remote else state.folder / "logs"
+        epoch, path = term * _STARTS_PER_TERM + self._starts, list(map(os.path.abspath, sys.path))
+        common = Payload(state.plan, state.kafka, state.store, logs, path, term, epoch, given_up_s(state.spark))
+        self._last_context = QueryContext(state.spark, cast(RecordProducer, state.producer), self._scratch, common)
         return self._last_context
 
     def _positions_of(self, component: str) -> dict[tuple[str, int], int]:

@@ -11,6 +11,7 @@ import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 
 import org.apache.spark.SparkEnv;
@@ -47,7 +48,7 @@ public class ExecutorWriter extends ForeachWriter {
     private final String daemon;
     private final Map environment;  // of Spark's Python workers, among others that no module is imported from the working folder
     private final Map routes;  // "topic/partition" -> executor
-    private final String[] places;  // on a cluster, the Spark executor of each executor
+    private final List places;  // on a cluster, the Spark executor of each executor
     private final byte[] request;  // to the supervisor, up to the executor's number
     private final byte[] requestWithPayload;
     private final String inbox;
@@ -68,7 +69,7 @@ public class ExecutorWriter extends ForeachWriter {
     private transient long[] deaths;
     private transient String silent;  // path of the supervisor that was asked last, if it has not answered
 
-    public ExecutorWriter(String python, String daemon, Map environment, String inbox, Map routes, String[] places, byte[] request, byte[] requestWithPayload) {
+    public ExecutorWriter(String python, String daemon, Map environment, String inbox, Map routes, List places, byte[] request, byte[] requestWithPayload) {
         this.python = python;
         this.daemon = daemon;
         this.environment = environment;
@@ -133,7 +134,7 @@ public class ExecutorWriter extends ForeachWriter {
     /** Spark runs a task elsewhere if its place has no free slot, or is lost. The query then has to begin anew, with other places. */
     private void checkPlace() {
         String here = SparkEnv.get().executorId();
-        if (this.places != null && !this.places[this.executor].equals(here)) throw new IllegalStateException("partition " + this.topic + "/" + this.partition + " belongs to Spark's executor " + this.places[this.executor] + ", and its task runs on " + here);
+        if (this.places != null && !this.places.get(this.executor).equals(here)) throw new IllegalStateException("partition " + this.topic + "/" + this.partition + " belongs to Spark's executor " + this.places.get(this.executor) + ", and its task runs on " + here);
     }
 
     private void write(SocketChannel to, Row row, long offset) throws IOException {
@@ -143,7 +144,7 @@ public class ExecutorWriter extends ForeachWriter {
         byte[][] names = null, texts = null;
         int length = 28 + (key == null ? 0 : key.length) + (value == null ? 0 : value.length);
         if (row.size() > HEADERS && !row.isNullAt(HEADERS)) {
-            java.util.List found = row.getList(HEADERS);
+            List found = row.getList(HEADERS);
             headers = found.size();
             names = new byte[headers][];
             texts = new byte[headers][];

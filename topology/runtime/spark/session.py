@@ -37,7 +37,6 @@ __all__ = [
     "spark_settings",
     "start_session",
     "stop_session",
-    "worker_environment",
 ]
 
 
@@ -237,18 +236,10 @@ def start_session(
     return session
 
 
-def worker_environment(context: Any) -> Any:
-    """Return what PySpark gives the Python workers of its jobs, as a map of Java."""
-    environment = context._jvm.java.util.HashMap()
-    for name, value in context.environment.items():
-        environment.put(name, value)
-    return environment
-
-
 def _start_supervisor(context: Any) -> None:
     """Let Spark's Python daemon and the supervisor of this host start while the driver makes topics and queries, which would wait for them."""
     try:
-        context._jvm.dskype.spark.ExecutorWriter.supervisorPath(context.pythonExec, DAEMON, worker_environment(context), None)
+        context._jvm.dskype.spark.ExecutorWriter.supervisorPath(context.pythonExec, DAEMON, context.environment, None)
     except Exception as error:  # py4j raises errors of many kinds; the first executor tries again, and tells what is wrong
         log.info("no supervisor was started ahead: %s", error)
 
