@@ -30,9 +30,7 @@ Partition = tuple[str, int]
 class ExternalInputs:
     """The external topics of a topology's Kafka spouts.
 
-    :param kafka: the brokers.
     :param folder: the topology's folder; a file there has the first offset of each partition.
-    :param name: the topology's name.
     :param on_change: called when that file has been written, before anything is read from there.
     """
 

@@ -51,8 +51,6 @@ class QueryKeeper:
     have new partitions. After any other failure it falls due at once or later and later, and is given up if it failed too often without progress
     (:class:`~dskype.topology.runtime.driver.restarts.Restarts`) or if its error says that a retry cannot help.
 
-    :param state: the driver's.
-    :param topics: the topology's topics.
     :param inputs: where spouts begin to read.
     :param waiting: returns task -> number of tuples that wait for it.
     :param stopping: tells whether the driver ends.

@@ -25,11 +25,7 @@ METRICS_RETENTION_MS = 10 * 60_000
 
 
 class TopologyTopics:
-    """Creates, checks and deletes the topics of a topology.
-
-    :param plan: the topology's plan.
-    :param kafka: the brokers.
-    """
+    """Creates, checks and deletes the topics of a topology."""
 
     def __init__(self, plan: TopologyPlan, kafka: KafkaSettings) -> None:
         self.plan, self._kafka = plan, kafka

@@ -29,8 +29,6 @@ _REPEAT_EVERY_S = 30.0
 class Watch:
     """Looks at the topology twice a second; what needs no broker comes first: a JVM that has ended, another driver, failed queries.
 
-    :param state: the driver's.
-    :param queries: the topology's queries.
     :param waiting: returns task -> number of tuples that wait for it.
     """
 

@@ -13,6 +13,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import CorruptRecordError, KafkaError, NoError, UnknownTopicOrPartitionError, UnsupportedCodecError
 from kafka.structs import OffsetAndMetadata
 
+from dskype.topology.core.inbox_reader import InboxReader
 from dskype.topology.core.loss import lost_input
 from dskype.topology.errors import FatalError, explain
 from dskype.topology.runtime.kafka.clients import KafkaConsumer, KafkaSettings, KafkaTimeoutError
@@ -35,8 +36,8 @@ def _in_record(record: Any) -> InRecord:
     return InRecord(record.topic, record.partition, record.offset, record.timestamp, record.key, record.value, list(record.headers or []))
 
 
-class KafkaInboxReader:
-    """Reads ranges of topics; an :class:`~dskype.topology.core.inbox_reader.InboxReader`.
+class KafkaInboxReader(InboxReader):
+    """Reads with a client of kafka-python.
 
     :param isolation_level: ``read_committed`` leaves out the records of transactions that were aborted.
     :param keep: whether one client stays open for all ranges, as for a spout whose tuples fail; each range costs a single request then.
@@ -50,13 +51,6 @@ class KafkaInboxReader:
         self._kept: KafkaConsumer | None = None
 
     def read(self, topic: str, partition: int, start: int, stop: int | None) -> Iterator[InRecord]:
-        """Yield the records with ``start <= offset < stop``, in order.
-
-        :param stop: None reads to the end of the log.
-        :raises LostInputError: the log begins behind ``start``, or ends before ``stop``, or the topic is gone.
-        :raises FatalError: the records are there, and will never be readable.
-        :raises KafkaTimeoutError: no record came for a minute.
-        """
         where = TopicPartition(topic, partition)
         if self._keep and stop is not None:
             start = yield from self._read_with_kept(where, start, stop)
@@ -81,7 +75,6 @@ class KafkaInboxReader:
                 ) from error
 
     def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Commit offsets in a consumer group; see :func:`commit_offsets`."""
         with closing(self._settings.admin(request_timeout_ms=FAILOVER_MS)) as admin:
             commit_offsets(admin, group, offsets)
 
@@ -118,11 +111,6 @@ class KafkaInboxReader:
             self._kept = None
 
     def waiting(self, topics: Iterable[str], positions: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], bool]:
-        """Return for each partition of topics whether it holds records at or behind its position; True where no answer comes soon.
-
-        :param positions: (topic, partition) -> offset; any other partition counts from where its query began to read it.
-        :raises KafkaError: the brokers do not answer.
-        """
         try:
             consumer = self._kept_open()
             found = [TopicPartition(topic, partition) for topic in topics for partition in sorted(consumer.partitions_for_topic(topic) or ())]

@@ -415,10 +415,7 @@ class NimbusService:
 
 
 class ClusterClient:
-    """Inspects topologies and sends commands to them, for the command line.
-
-    :param kafka: the brokers of the cluster.
-    """
+    """Inspects topologies and sends commands to them, for the command line."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
         self._kafka = kafka

@@ -71,8 +71,7 @@ class KafkaSnapshotStore(SnapshotStore):
 
     Threads may share a store. A fork opens its own connections.
 
-    :param kafka: the brokers.
-    :param topology: name of the topology.
+    :param topology: its name.
     :param tasks: the highest task id; equal in all processes, because it decides about the number of partitions.
     :param kept: snapshots kept per task.
     """
