@@ -306,7 +306,8 @@ class NimbusService:
         # What the other client writes has no content, so nobody takes it for a command.
         self._writes = WriteWatch(self._producer, lambda: write_once(kafka, NIMBUS_TOPIC, None, f"{_COMMAND}{uuid.uuid4().hex}".encode()))
         self._stop = threading.Event()
-        self._driver = describe_driver()
+        self.driver = describe_driver()
+        """The published description of this process."""
         self._beats = 0
         self._threads = [threading.Thread(target=run, name=f"nimbus-{run.__name__}", daemon=True) for run in (self._run_commands, self._run_heartbeat)]
 
@@ -316,11 +317,6 @@ class NimbusService:
         self._consumer = _consumer_at_end(self._kafka, fetch_max_wait_ms=500)  # here, where an error reaches the caller: a thread would end by it
         for thread in self._threads:
             thread.start()
-
-    @property
-    def driver(self) -> dict[str, Any]:
-        """The published description of this process."""
-        return self._driver
 
     def publish(self, managed: ManagedTopology, *, removed: bool = False) -> None:
         """Write a topology's state, or its removal; if the brokers are away, the next heartbeat writes the state."""
@@ -342,7 +338,7 @@ class NimbusService:
                             "logs": _logs(managed),
                             "plan": PlanOutline.of(managed.plan).to_json(),
                             "store": managed.plan.conf.get(Config.TOPOLOGY_EMULATOR_STATE_URL),
-                            "driver": self._driver,
+                            "driver": self.driver,
                             "heartbeat": self._beats,
                         },
                     )

@@ -32,7 +32,7 @@ import org.apache.spark.sql.Row;
  *
  * The other end of the connection is topology/runtime/transport/spark_input.py.
  */
-public class ExecutorWriter extends ForeachWriter {
+public class ExecutorWriter extends ForeachWriter implements Runnable {
     private static final int KEY = 0, VALUE = 1, TOPIC = 2, PARTITION = 3, OFFSET = 4, TIMESTAMP = 5, HEADERS = 7;  // of the columns; headers are there for a Kafka spout
     private static final int BUFFER_BYTES = 1 << 16;
     private static final int DEATHS = 5;
@@ -109,9 +109,8 @@ public class ExecutorWriter extends ForeachWriter {
             this.executor = ((Integer) this.routes.get(this.topic + "/" + this.partition)).intValue();
             this.checkPlace();
             this.next = offset;
-            Watcher watcher = new Watcher(this);
+            Thread watcher = new Thread(this, "executor of " + this.topic + "/" + this.partition);
             watcher.setDaemon(true);
-            watcher.setName("executor of " + this.topic + "/" + this.partition);
             watcher.start();
         }
         while (true) {
@@ -343,74 +342,65 @@ public class ExecutorWriter extends ForeachWriter {
     }
 
     /** Waits for what the executor says. */
-    private static class Watcher extends Thread {
-        private final ExecutorWriter writer;
-
-        Watcher(ExecutorWriter writer) {
-            this.writer = writer;
-        }
-
-        public void run() {
-            while (true) {
-                SocketChannel from = this.writer.channel;
-                byte[] said = null;
-                try {
-                    if (from != null) said = read(from);
-                } catch (IOException e) {
-                    // it has ended
+    public void run() {
+        while (true) {
+            SocketChannel from = this.channel;
+            byte[] said = null;
+            try {
+                if (from != null) said = read(from);
+            } catch (IOException e) {
+                // it has ended
+            }
+            if (this.closed) return;
+            if (said != null && said[0] == 2) {
+                synchronized (this.changed) {
+                    this.ended = true;
+                    this.changed.notifyAll();
                 }
-                if (this.writer.closed) return;
-                if (said != null && said[0] == 2) {
-                    synchronized (this.writer.changed) {
-                        this.writer.ended = true;
-                        this.writer.changed.notifyAll();
+                return;
+            }
+            if (said != null) {
+                this.fail(new String(said, 1, said.length - 1, StandardCharsets.UTF_8));
+                return;
+            }
+            if (from != null) this.lost(from);
+            try {
+                this.count();
+                long until = System.nanoTime() / 1000000L + CONNECT_MS;
+                while (true) {
+                    try {
+                        this.connect();
+                        break;
+                    } catch (IllegalStateException e) {
+                        throw e;
+                    } catch (Exception e) {  // it, the supervisor or the daemon has ended again; Spark's own exceptions are of many kinds
+                        if (System.nanoTime() / 1000000L > until) throw e;
+                        Thread.sleep(20L);
                     }
-                    return;
                 }
-                if (said != null) {
-                    this.fail(new String(said, 1, said.length - 1, StandardCharsets.UTF_8));
-                    return;
-                }
-                if (from != null) this.writer.lost(from);
-                try {
-                    this.count();
-                    long until = System.nanoTime() / 1000000L + CONNECT_MS;
-                    while (true) {
-                        try {
-                            this.writer.connect();
-                            break;
-                        } catch (IllegalStateException e) {
-                            throw e;
-                        } catch (Exception e) {  // it, the supervisor or the daemon has ended again; Spark's own exceptions are of many kinds
-                            if (System.nanoTime() / 1000000L > until) throw e;
-                            Thread.sleep(20L);
-                        }
-                    }
-                } catch (Throwable e) {  // whatever it is: without this thread, the task would wait for ever
-                    this.fail(e.getMessage() == null ? e.toString() : e.getMessage());
-                    return;
-                }
+            } catch (Throwable e) {  // whatever it is: without this thread, the task would wait for ever
+                this.fail(e.getMessage() == null ? e.toString() : e.getMessage());
+                return;
             }
         }
+    }
 
-        private void count() {
-            long[] deaths = this.writer.deaths;
-            long now = System.nanoTime() / 1000000L;
-            if (deaths[0] != 0L && now - deaths[0] < DEATHS_MS) throw new IllegalStateException("executor " + this.writer.executor + " of " + this.writer.inbox + " died " + (DEATHS + 1) + " times within " + DEATHS_MS / 1000 + " s");
-            for (int i = 1; i < DEATHS; i++) deaths[i - 1] = deaths[i];
-            deaths[DEATHS - 1] = now;
-        }
+    private void count() {
+        long now = System.nanoTime() / 1000000L;
+        if (this.deaths[0] != 0L && now - this.deaths[0] < DEATHS_MS) throw new IllegalStateException("executor " + this.executor + " of " + this.inbox + " died " + (DEATHS + 1) + " times within " + DEATHS_MS / 1000 + " s");
+        for (int i = 1; i < DEATHS; i++) this.deaths[i - 1] = this.deaths[i];
+        this.deaths[DEATHS - 1] = now;
+    }
 
-        private void fail(String text) {
-            synchronized (LOCK) {
-                if (failures.size() >= FAILURES) failures.clear();  // of queries that have ended long ago
-                failures.put(this.writer.name, text);
-            }
-            synchronized (this.writer.changed) {
-                this.writer.failure = text;
-                this.writer.changed.notifyAll();
-            }
-            this.writer.task.interrupt();  // it may be waiting for a record
+    private void fail(String text) {
+        synchronized (LOCK) {
+            if (failures.size() >= FAILURES) failures.clear();  // of queries that have ended long ago
+            failures.put(this.name, text);
         }
+        synchronized (this.changed) {
+            this.failure = text;
+            this.changed.notifyAll();
+        }
+        this.task.interrupt();  // it may be waiting for a record
     }
 }
