@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from dskype.topology.core.atomic_files import replace_file
@@ -150,20 +150,16 @@ class FileSnapshotStore(SnapshotStore):
             os.unlink(path)
 
     def _write(self, name: str, data: bytes, term: int | None) -> None:
-        partial = self._partial_file(name, data, sync=True)
-        try:
-            self.check_term(term)  # as late as possible, because writing took time
-            os.replace(partial, self.folder / name)
-        except OSError as error:
-            raise self._write_error(name, data, error) from error
-        finally:
-            self._discard(partial)
+        self._put(os.replace, name, data, term, sync=True)
 
     def _create(self, name: str, data: bytes, term: int | None, *, sync: bool) -> None:
+        self._put(os.link, name, data, term, sync=sync)  # unlike a rename, it refuses to replace a file
+
+    def _put(self, move: Callable[[str, str], None], name: str, data: bytes, term: int | None, *, sync: bool) -> None:
         partial = self._partial_file(name, data, sync=sync)
         try:
-            self.check_term(term)
-            os.link(partial, f"{self.folder}/{name}")  # unlike a rename, it refuses to replace a file
+            self.check_term(term)  # as late as possible, because writing took time
+            move(partial, f"{self.folder}/{name}")
         except FileExistsError:
             raise
         except OSError as error:

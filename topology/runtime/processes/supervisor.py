@@ -166,12 +166,11 @@ class _Supervisor:
     def _answer(self, request: dict) -> dict:
         topology, epoch = request["topology"], request["epoch"]
         if request["op"] == "stop":
-            keys = [k for k, c in self._children.items() if k[0] == topology and c.epoch <= epoch]
-            self._stop_children(keys)
+            self._stop_children([k for k, c in self._children.items() if k[0] == topology and c.epoch <= epoch])
             # A Spark task that has not ended yet must not start its executor again.
             self._stopped[topology] = max(epoch, self._stopped.get(topology, 0))
             self._payloads = {k: v for k, v in self._payloads.items() if k[0] != topology}
-            return {"stopped": len(keys)}
+            return {}
         if epoch <= self._stopped.get(topology, -1):
             return {"error": f"topology {topology!r} was stopped in epoch {self._stopped[topology]}; given: {epoch}"}
         key = (topology, request["component"], request["index"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -49,7 +50,7 @@ class QueryContext:
         n = 1 if is_local(self.spark) else tasks_on_all_executors(self.spark.sparkContext)
         # With SQL, like the queries: RDDs would get Python daemons, and with them supervisors, of their own.
         stop = _stop_executors(self.common.plan.topology_id, self.common.epoch)
-        self.spark.range(0, n, 1, n).mapInArrow(stop, "stopped int").collect()
+        self.spark.range(0, n, 1, n).mapInArrow(stop, "id long").collect()
 
 
 def is_local(spark: Any) -> bool:
@@ -68,11 +69,9 @@ def given_up_s(spark: Any) -> float | None:
 def _stop_executors(topology: str, epoch: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return a function for ``mapInArrow`` that ends a topology's executors on the Spark executor it runs on."""
 
-    def stop(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        try:
-            stopped = ask_supervisor({"op": "stop", "topology": topology, "epoch": epoch})["stopped"]
-        except OSError:  # the supervisor has ended, and its executors with it
-            stopped = 0
-        yield pa.RecordBatch.from_arrays([pa.array([stopped], pa.int32())], names=["stopped"])
+    def stop(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with suppress(OSError):  # the supervisor has ended, and its executors with it
+            ask_supervisor({"op": "stop", "topology": topology, "epoch": epoch})
+        yield from (batch.slice(0, 0) for batch in batches)
 
     return stop

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -141,28 +141,24 @@ class ObjectSnapshotStore(SnapshotStore):
                 raise removed(self.url)
         self.check_term(term)
 
-    def _failed(self, name: str, data: bytes, error: OSError) -> WriteError:
-        return WriteError(
-            f"{name} cannot be written: {error}.",
-            given=f"{len(data)} bytes to write to {self.url}",
-            hint="the topology continues by itself when the object store takes objects again",
-        )
-
     def _write(self, name: str, data: bytes, term: int | None) -> None:
-        self._check_writable(term)
-        try:
-            self._files.pipe_file(self._path(name), data)
-        except OSError as error:
-            raise self._failed(name, data, error) from error
+        self._put(self._files.pipe_file, name, data, term)
 
     def _create(self, name: str, data: bytes, term: int | None, *, sync: bool) -> None:
+        self._put(self._put_new, name, data, term)
+
+    def _put(self, put: Callable[[str, bytes], None], name: str, data: bytes, term: int | None) -> None:
         self._check_writable(term)
         try:
-            self._put_new(self._path(name), data)
+            put(self._path(name), data)
         except FileExistsError:
             raise
         except OSError as error:
-            raise self._failed(name, data, error) from error
+            raise WriteError(
+                f"{name} cannot be written: {error}.",
+                given=f"{len(data)} bytes to write to {self.url}",
+                hint="the topology continues by itself when the object store takes objects again",
+            ) from error
 
     def _read(self, name: str) -> bytes:
         return self._files.cat_file(self._path(name))
