@@ -20,12 +20,12 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-import uuid
 import warnings
 from collections.abc import Mapping, MutableMapping, Sequence
 from pathlib import Path
 
 from dskype.deploy.machine.errors import OptionError
+from dskype.topology.core.atomic_files import replace_file
 from dskype.topology.core.ownership import close_to_others, fault_of, foreign_in
 
 HOME_VARIABLE = "DSKYPE_HOME"
@@ -151,21 +151,12 @@ def make_writable(path: Path) -> bool:
 
 
 def write_whole(path: Path, data: bytes | str, mode: int | None = None) -> None:
-    """Replace a file atomically: readers find the old or the new content, and after a failure the old one is still there.
+    """Replace a file as :func:`~dskype.topology.core.atomic_files.replace_file` does.
 
     :param data: the content; text is written as UTF-8.
-    :param mode: the permissions, whatever the umask is, for example 0o600. Default: as the umask says.
     """
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
-        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600), "wb") as file:
-            if mode is not None:
-                os.fchmod(file.fileno(), mode)
-            file.write(data.encode() if isinstance(data, str) else data)
-        os.replace(partial, path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    with replace_file(path, mode) as file:
+        file.write(data.encode() if isinstance(data, str) else data)
 
 
 def check_ours(folder: Path, files: Sequence[str] = ()) -> None:

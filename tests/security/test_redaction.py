@@ -41,6 +41,7 @@ from dskype.topology.nimbus.states import TopologyState
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.tls import TlsSettings
+from dskype.topology.runtime.processes.executor_log import write_log
 from dskype.topology.runtime.spark import session
 from dskype.topology.runtime.spark.session import network_warning, start_session
 from dskype.topology.testing import TestWordSpout as WordSpout
@@ -707,7 +708,7 @@ LINES = [text for text in SECRETS if "\n" not in text and "Canary" not in redact
 def test_the_log_of_sparks_jvm_has_no_secrets(tmp_path: Path) -> None:
     """The JVM writes through the driver, by the same rule: with the file of settings and the handle that Spark's JVM gets."""
     jars, log_file = Path(pyspark.__file__).parent / "jars", tmp_path / "spark.log"
-    with session._log_handle(log_file) as handle:
+    with session._read_by("log", lambda end: write_log(end, log_file)) as handle:
         settings = session.spark_settings(master=None, jars=[], conf={}, log_file=log_file, log_handle=handle)
         options = [option for option in shlex.split(settings["spark.driver.extraJavaOptions"]) if option.startswith(("-Dlog4j2", "-Ddskype"))]
         (bridge,) = jars.glob("py4j-*.jar")

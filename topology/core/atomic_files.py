@@ -13,15 +13,19 @@ __all__ = ["replace_file"]
 
 
 @contextmanager
-def replace_file(path: Path) -> Iterator[BinaryIO]:
+def replace_file(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
     """Yield a binary file whose content becomes that of ``path`` at the end of the ``with`` block.
 
     The content and the rename are synced to the disk: even after a power cut there is the old file or the new one. If the block raises, the
     old file stays.
+
+    :param mode: the permissions, whatever the umask is, for example 0o600. Default: as the umask says.
     """
     partial = path.with_name(f".{path.name}.{uuid4().hex}.partial")
     try:
-        with open(partial, "wb") as file:
+        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600), "wb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             yield file
             file.flush()
             os.fsync(file.fileno())

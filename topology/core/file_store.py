@@ -11,11 +11,12 @@ import os
 import secrets
 import shutil
 import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from dskype.topology.core.atomic_files import replace_file
 from dskype.topology.core.ownership import fault_of, foreign_in
-from dskype.topology.core.snapshots import TERMS, StoreBase, WriteError, removed
+from dskype.topology.core.snapshots import TERMS, SnapshotStore, WriteError, removed
 from dskype.topology.errors import TopologyError
 
 __all__ = ["FileSnapshotStore"]
@@ -24,7 +25,7 @@ _PARTIAL, _ABANDONED_S = ".partial", 60
 """Suffix of files that are being written, and the age from which they must belong to killed processes."""
 
 
-class FileSnapshotStore(StoreBase):
+class FileSnapshotStore(SnapshotStore):
     """Keeps snapshots as files below a folder that the driver and every executor can reach.
 
     :param folder: created by :meth:`create`, readable by its owner only.
@@ -49,17 +50,14 @@ class FileSnapshotStore(StoreBase):
             _sweep(folder, 0)
 
     def sweep(self, task: int) -> None:
-        """Remove the partial files of killed processes from a task's folder."""
         _sweep(self.folder / str(task), _ABANDONED_S)
 
     def clear(self) -> None:
-        """Remove all snapshots and journals, but not the terms."""
         for path in self.folder.iterdir():
             if path.name != TERMS:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
 
     def remove(self) -> None:
-        """Remove the folder."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def holds_state(self) -> bool:
@@ -152,20 +150,16 @@ class FileSnapshotStore(StoreBase):
             os.unlink(path)
 
     def _write(self, name: str, data: bytes, term: int | None) -> None:
-        partial = self._partial_file(name, data, sync=True)
-        try:
-            self.check_term(term)  # as late as possible, because writing took time
-            os.replace(partial, self.folder / name)
-        except OSError as error:
-            raise self._write_error(name, data, error) from error
-        finally:
-            self._discard(partial)
+        self._put(os.replace, name, data, term, sync=True)
 
     def _create(self, name: str, data: bytes, term: int | None, *, sync: bool) -> None:
+        self._put(os.link, name, data, term, sync=sync)  # unlike a rename, it refuses to replace a file
+
+    def _put(self, move: Callable[[str, str], None], name: str, data: bytes, term: int | None, *, sync: bool) -> None:
         partial = self._partial_file(name, data, sync=sync)
         try:
-            self.check_term(term)
-            os.link(partial, f"{self.folder}/{name}")  # unlike a rename, it refuses to replace a file
+            self.check_term(term)  # as late as possible, because writing took time
+            move(partial, f"{self.folder}/{name}")
         except FileExistsError:
             raise
         except OSError as error:
@@ -179,13 +173,11 @@ class FileSnapshotStore(StoreBase):
     def _remove(self, name: str) -> None:
         self._discard(f"{self.folder}/{name}")
 
-    def _numbers(self, folder: str, prefix: str) -> list[int]:
+    def _names(self, folder: str) -> Iterable[str]:
         try:
-            names = os.listdir(f"{self.folder}/{folder}")
+            return os.listdir(f"{self.folder}/{folder}")
         except FileNotFoundError:
             return []
-        start = len(prefix)
-        return sorted([int(name[start:]) for name in names if name.startswith(prefix) and name[start:].isdigit()])
 
 
 def _sweep(folder: Path, older_than_s: float) -> None:

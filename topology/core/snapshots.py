@@ -23,9 +23,9 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.errors import FatalError, TopologyError
@@ -37,7 +37,6 @@ __all__ = [
     "MemorySnapshotStore",
     "SnapshotError",
     "SnapshotStore",
-    "StoreBase",
     "TermTakenError",
     "WriteError",
     "decode_snapshot",
@@ -56,6 +55,7 @@ JOURNAL_KEPT = 3
 """Journal entries kept per task: the newest one, and two that stand in for a damaged one."""
 TERMS = "terms"
 TERMS_KEPT = 8
+_DOCUMENTS = "documents"
 _ATTEMPTS = 10
 """How often to list the files of a task when the one to read is removed in between."""
 
@@ -124,8 +124,9 @@ def _checked(data: bytes, name: str) -> memoryview:
     return body
 
 
-class SnapshotStore(Protocol):
-    """Holds the snapshots and journals of one topology; its executors and its driver use it.
+class SnapshotStore:
+    """Holds the snapshots and journals of one topology; its executors and its driver use it. Stores are made from this class, and may do in a way of
+    their own what it does here: load the newest readable file, prune, keep journals as chains, check terms.
 
     Methods that write raise :class:`LostStateError` if the store was removed; only :meth:`create` creates one. With
     ``term`` they raise :class:`FencedError`, and write nothing, if another term has been taken.
@@ -137,98 +138,6 @@ class SnapshotStore(Protocol):
     :ivar kept: snapshots kept per task.
     """
 
-    remote: bool
-    kept: int
-    problems: list[str]
-
-    def create(self) -> None:
-        """Create the store if it does not exist; only the driver calls this."""
-
-    def clear(self) -> None:
-        """Remove all snapshots and journals, but not the terms, so that processes of earlier drivers stay refused."""
-
-    def remove(self) -> None:
-        """Remove the store and everything in it."""
-
-    def holds_state(self) -> bool:
-        """Tell whether there is a snapshot or a journal of any task."""
-
-    def rest(self) -> None:
-        """Close connections and end their threads; the next call opens others. A process calls this before it forks."""
-
-    def handover(self) -> bytes:
-        """Return what a fork that has written wants its parent's store to know, at most 4 KiB."""
-
-    def take_over(self, data: bytes) -> None:
-        """Take in what :meth:`handover` returned in a fork of this process."""
-
-    def sweep(self, task: int) -> None:
-        """Remove what killed processes have left half written for a task."""
-
-    def sync_journal(self, task: int) -> None:
-        """Make the newest journal entry of a task survive a power cut; another thread than the writer may call this."""
-
-    def write_document(self, name: str, data: bytes) -> None:
-        """Keep ``data`` under a name of letters, digits, dots and dashes; replace what was there."""
-
-    def read_document(self, name: str) -> bytes | None:
-        """Return a document; None if there is none of that name."""
-
-    def remove_document(self, name: str) -> None:
-        """Remove a document if there is one."""
-
-    def save(self, task: int, version: int, data: bytes, *, term: int | None = None) -> None:
-        """Keep ``data`` (from :func:`encode_snapshot`) as the state of ``task`` at ``version``."""
-
-    def versions(self, task: int) -> list[int]:
-        """Return the versions of all snapshots, readable or not, in ascending order."""
-
-    def newest_version(self, task: int) -> int | None:
-        """Return the version from which to continue: that of the newest snapshot, which a remote store does not read for this."""
-
-    def load(self, task: int) -> tuple[int, Any] | None:
-        """Return (version, state) of the newest readable snapshot."""
-
-    def save_journal(self, task: int, number: int, data: bytes, *, term: int | None = None) -> None:
-        """Add entry ``number`` to a task's journal; keep the two entries before it, and remove older ones.
-
-        :raises JournalTakenError: this entry or a later one exists; the journal is unchanged.
-        """
-
-    def load_journal(self, task: int) -> tuple[int, Any] | None:
-        """Return the number of the newest journal entry, readable or not, and the newest readable entry.
-
-        :raises SnapshotError: none of the entries can be read.
-        """
-
-    def newest_journal(self, task: int) -> int:
-        """Return the number of the newest journal entry, readable or not; 0 if there is none."""
-
-    def newest_term(self) -> int:
-        """Return the newest term that was taken; 0 if none was."""
-
-    def take_term(self, term: int, holder: Mapping[str, Any]) -> None:
-        """Take a term for a driver.
-
-        :param term: one more than :meth:`newest_term`. The first term of a store must be above all terms of earlier stores in the same
-            place, because processes of a killed topology may still run; the seconds since 1970, for example.
-        :param holder: describes the driver in messages: plain values.
-        :raises TermTakenError: another driver was faster; ask for the newest term again.
-        """
-
-    def term_holder(self, term: int) -> dict[str, Any]:
-        """Return the ``holder`` of a term as given to :meth:`take_term`; empty if it is no longer known."""
-
-    def check_term(self, term: int | None) -> None:
-        """Raise :class:`FencedError` if a newer term than this has been taken."""
-
-    def location(self, task: int) -> str:
-        """Return where the snapshots and the journal of a task are, for messages."""
-
-
-class StoreBase(SnapshotStore):
-    """Base of all stores: loads the newest readable file, prunes, keeps journals as chains, checks terms."""
-
     remote = False
 
     def __init__(self, kept: int = 3) -> None:
@@ -236,10 +145,31 @@ class StoreBase(SnapshotStore):
         self.problems: list[str] = []
         self._synced: dict[int, int] = {}  # task -> newest journal entry that was synced to the disk
 
+    def create(self) -> None:
+        """Create the store if it does not exist; only the driver calls this."""
+        raise NotImplementedError
+
+    def clear(self) -> None:
+        """Remove all snapshots and journals, but not the terms, so that processes of earlier drivers stay refused."""
+        raise NotImplementedError
+
+    def remove(self) -> None:
+        """Remove the store and everything in it."""
+        raise NotImplementedError
+
+    def holds_state(self) -> bool:
+        """Tell whether there is a snapshot or a journal of any task."""
+        raise NotImplementedError
+
+    def location(self, task: int) -> str:
+        """Return where the snapshots and the journal of a task are, for messages."""
+        raise NotImplementedError
+
     def rest(self) -> None:
-        """Close connections; the next call opens others."""
+        """Close connections and end their threads; the next call opens others. A process calls this before it forks."""
 
     def handover(self) -> bytes:
+        """Return what a fork that has written wants its parent's store to know, at most 4 KiB."""
         return b""
 
     def take_over(self, data: bytes) -> None:
@@ -249,7 +179,7 @@ class StoreBase(SnapshotStore):
         """Remove what killed processes have left half written for a task."""
 
     def sync_journal(self, task: int) -> None:
-        """Make the newest journal entry of a task survive a power cut."""
+        """Make the newest journal entry of a task survive a power cut; another thread than the writer may call this."""
 
     def _write(self, name: str, data: bytes, term: int | None) -> None:
         raise NotImplementedError
@@ -263,8 +193,32 @@ class StoreBase(SnapshotStore):
     def _remove(self, name: str) -> None:
         raise NotImplementedError
 
-    def _numbers(self, folder: str, prefix: str) -> list[int]:
+    def _names(self, folder: str) -> Iterable[str]:
+        """Return the names in a folder, [] if there is no such folder."""
         raise NotImplementedError
+
+    def _numbers(self, folder: str, prefix: str) -> list[int]:
+        start = len(prefix)
+        return sorted([int(name[start:]) for name in self._names(folder) if name.startswith(prefix) and name[start:].isdigit()])
+
+    # -- documents --------------------------------------------------------------------------------
+
+    def write_document(self, name: str, data: bytes) -> None:
+        """Keep ``data`` under a name of letters, digits, dots and dashes; replace what was there."""
+        self._write(f"{_DOCUMENTS}/{name}", data, None)
+
+    def read_document(self, name: str) -> bytes | None:
+        """Return a document; None if there is none of that name."""
+        try:
+            return self._read(f"{_DOCUMENTS}/{name}")
+        except FileNotFoundError:
+            return None
+
+    def remove_document(self, name: str) -> None:
+        """Remove a document if there is one."""
+        self._remove(f"{_DOCUMENTS}/{name}")
+
+    # -- snapshots --------------------------------------------------------------------------------
 
     def _newest_readable(self, task: int, kind: str, decode: Callable[[bytes, str], Any] = decode_snapshot) -> tuple[int, int, Any] | None:
         """Return the number of the newest file, the number of the newest readable one, and what ``decode`` makes of its content."""
@@ -288,21 +242,23 @@ class StoreBase(SnapshotStore):
         msg = f"the files of task {task} are replaced faster than they can be read; expected one of {[self._name(task, kind, n) for n in numbers]}"
         raise SnapshotError(msg)
 
-    # -- snapshots --------------------------------------------------------------------------------
-
     def load(self, task: int) -> tuple[int, Any] | None:
+        """Return (version, state) of the newest readable snapshot."""
         found = self._newest_readable(task, "snapshot")
         return None if found is None else found[1:]
 
     def save(self, task: int, version: int, data: bytes, *, term: int | None = None) -> None:
+        """Keep ``data`` (from :func:`encode_snapshot`) as the state of ``task`` at ``version``."""
         self._write(self._name(task, "snapshot", version), data, term)
         for old in self.versions(task)[: -self.kept]:
             self._remove(self._name(task, "snapshot", old))
 
     def versions(self, task: int) -> list[int]:
+        """Return the versions of all snapshots, readable or not, in ascending order."""
         return self._numbers(str(task), "snapshot-")
 
     def newest_version(self, task: int) -> int | None:
+        """Return the version from which to continue: that of the newest snapshot, which a remote store does not read for this."""
         if self.remote:  # a damaged one is noticed by the executor, which then uses an older one and reads more of the inbox
             return max(self.versions(task), default=None)
         found = self._newest_readable(task, "snapshot", _checked)
@@ -311,6 +267,10 @@ class StoreBase(SnapshotStore):
     # -- journals ---------------------------------------------------------------------------------
 
     def save_journal(self, task: int, number: int, data: bytes, *, term: int | None = None) -> None:
+        """Add entry ``number`` to a task's journal; keep the two entries before it, and remove older ones.
+
+        :raises JournalTakenError: this entry or a later one exists; the journal is unchanged.
+        """
         name = self._name(task, "journal", number)
         try:
             # Not synced: like the broker's own log, every entry survives the process, but only those that `sync_journal` syncs survive a power cut.
@@ -327,6 +287,10 @@ class StoreBase(SnapshotStore):
                 self._remove(self._name(task, "journal", old))
 
     def load_journal(self, task: int) -> tuple[int, Any] | None:
+        """Return the number of the newest journal entry, readable or not, and the newest readable entry.
+
+        :raises SnapshotError: none of the entries can be read.
+        """
         found = self._newest_readable(task, "journal")
         if found is not None:
             return found[0], found[2]
@@ -340,14 +304,23 @@ class StoreBase(SnapshotStore):
         return None
 
     def newest_journal(self, task: int) -> int:
+        """Return the number of the newest journal entry, readable or not; 0 if there is none."""
         return max(self._numbers(str(task), "journal-"), default=0)
 
     # -- terms ------------------------------------------------------------------------------------
 
     def newest_term(self) -> int:
+        """Return the newest term that was taken; 0 if none was."""
         return max(self._numbers(TERMS, ""), default=0)
 
     def take_term(self, term: int, holder: Mapping[str, Any]) -> None:
+        """Take a term for a driver.
+
+        :param term: one more than :meth:`newest_term`. The first term of a store must be above all terms of earlier stores in the same
+            place, because processes of a killed topology may still run; the seconds since 1970, for example.
+        :param holder: describes the driver in messages: plain values.
+        :raises TermTakenError: another driver was faster; ask for the newest term again.
+        """
         try:
             self._create(self._term_name(term), json.dumps(holder).encode(), None, sync=True)
         except FileExistsError:
@@ -361,12 +334,14 @@ class StoreBase(SnapshotStore):
         raise TermTakenError("Another driver has taken this term.", given=term, hint=f"the newest term is {newest}: {self.term_holder(newest)}")
 
     def term_holder(self, term: int) -> dict[str, Any]:
+        """Return the ``holder`` of a term as given to :meth:`take_term`; empty if it is no longer known."""
         try:
             return json.loads(self._read(self._term_name(term)))
         except (OSError, ValueError):
             return {}
 
     def check_term(self, term: int | None) -> None:
+        """Raise :class:`FencedError` if a newer term than this has been taken."""
         if term is None or (newest := self.newest_term()) == term:
             return
         if newest < term:
@@ -395,7 +370,7 @@ def taken(task: int, number: int, newest: int) -> JournalTakenError:
     )
 
 
-class MemorySnapshotStore(StoreBase):
+class MemorySnapshotStore(SnapshotStore):
     """Keeps snapshots in memory, for the simulated transport."""
 
     def __init__(self, kept: int = 3) -> None:
@@ -404,15 +379,12 @@ class MemorySnapshotStore(StoreBase):
         self.exists = True
 
     def create(self) -> None:
-        """Create the store if it does not exist."""
         self.exists = True
 
     def clear(self) -> None:
-        """Remove all snapshots and journals, but not the terms."""
         self.files = {name: data for name, data in self.files.items() if name.startswith(f"{TERMS}/")}
 
     def remove(self) -> None:
-        """Remove the store and everything in it."""
         self.exists = False
         self.files.clear()
 
@@ -421,16 +393,6 @@ class MemorySnapshotStore(StoreBase):
 
     def location(self, task: int) -> str:
         return f"memory of task {task}"
-
-    def write_document(self, name: str, data: bytes) -> None:
-        self._check_writable(None)
-        self.files[f"documents/{name}"] = data
-
-    def read_document(self, name: str) -> bytes | None:
-        return self.files.get(f"documents/{name}")
-
-    def remove_document(self, name: str) -> None:
-        self.files.pop(f"documents/{name}", None)
 
     def _check_writable(self, term: int | None) -> None:
         if not self.exists:
@@ -454,9 +416,8 @@ class MemorySnapshotStore(StoreBase):
     def _remove(self, name: str) -> None:
         self.files.pop(name, None)
 
-    def _numbers(self, folder: str, prefix: str) -> list[int]:
-        start = f"{folder}/{prefix}"
-        return sorted([int(name[len(start) :]) for name in self.files if name.startswith(start)])
+    def _names(self, folder: str) -> Iterable[str]:
+        return [name.removeprefix(f"{folder}/") for name in self.files if name.startswith(f"{folder}/")]
 
 
 def removed(place: Path | str) -> LostStateError:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from dskype.topology.core.frames import OutRecord
+from dskype.topology.core.inbox_reader import InboxReader
 from dskype.topology.core.loss import lost_input
 from dskype.topology.errors import TopologyError
 from dskype.topology.tuples import InRecord
@@ -21,7 +22,7 @@ class RecordTooLargeError(TopologyError):
     """The sink got a record that the broker would refuse."""
 
 
-class MemoryLog:
+class MemoryLog(InboxReader):
     """An in-memory replacement of Kafka; an :class:`~dskype.topology.core.inbox_reader.InboxReader`.
 
     :param now_ms: returns the timestamps of records.
@@ -61,7 +62,6 @@ class MemoryLog:
         self._committed = {where: offset for where, offset in self._committed.items() if where[1] != topic}
 
     def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Commit offsets in a consumer group."""
         self._committed.update(((group, *where), offset) for where, offset in offsets.items())
 
     def committed(self, group: str, topic: str, partition: int) -> int | None:
@@ -104,11 +104,6 @@ class MemoryLog:
         return len(self._partitions.get((topic, partition), ()))
 
     def read(self, topic: str, partition: int, start: int, stop: int | None) -> Iterator[InRecord]:
-        """Yield the records with ``start <= offset < stop``.
-
-        :param stop: None reads to the end of the log.
-        :raises LostInputError: the log begins behind ``start``, or ends before ``stop``.
-        """
         begin, end = self.begin(topic, partition), self.end(topic, partition)
         stop = max(start, end) if stop is None else stop
         if start < stop and not begin <= start <= stop <= end:
@@ -116,7 +111,6 @@ class MemoryLog:
         return filter(None, self._partitions.get((topic, partition), [])[start:stop])
 
     def waiting(self, topics: Iterable[str], positions: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], bool]:
-        """Return for each partition of topics whether it holds records at or behind its position; one without a position counts from its beginning."""
         keys = [(topic, partition) for topic in topics for partition in range(self.partitions(topic))]
         return {key: max(positions.get(key, 0), self.begin(*key)) < self.end(*key) for key in keys}
 

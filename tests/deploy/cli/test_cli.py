@@ -734,7 +734,7 @@ def test_the_cycle_of_dskype_is_no_warning_and_one_of_a_user_is(capsys: pytest.C
 
 def test_what_a_jvm_says_is_passed_on_except_its_line_about_modules(capfd: pytest.CaptureFixture[str]) -> None:
     others = set(threading.enumerate())  # this process may have a JVM, which goes on
-    with session._standard_error() as error:
+    with session._read_by("dskype-jvm-errors", session._pass_on) as error:
         subprocess.run(
             ["sh", "-c", "echo 'WARNING: Using incubator modules: jdk.incubator.vector' >&2; echo 'Unrecognized option' >&2"], stderr=error, check=True
         )

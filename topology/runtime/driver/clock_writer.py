@@ -29,8 +29,6 @@ class ClockWriter:
     A command to all spouts is written at once, or by the clock's thread when the brokers are back; only the last one counts::
 
         nothing due ---- control() ----> due ---- it is written ----> nothing due
-
-    :param state: the driver's.
     """
 
     def __init__(self, state: DriverState) -> None:

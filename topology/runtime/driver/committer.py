@@ -38,8 +38,6 @@ class Committer:
 
     Offsets are only there for those who look at the group's lag, and for a later topology that is to go on there. This one goes by its journals.
 
-    :param plan: the topology's plan.
-    :param kafka: the brokers.
     :param stats: the newest reports of the topology's tasks.
     :param tenure: a driver that was replaced commits nothing.
     :param report: called with a text for the user when offsets cannot be committed, once for each cause.

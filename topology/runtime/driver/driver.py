@@ -60,9 +60,6 @@ class TopologyDriver:
     The *janitor* looks after the topics, and whether what the driver writes arrives; its requests may wait long for a broker that is away, and the watch
     must not. A driver holds the topology's highest *term*; one that finds a higher term has been replaced, and ends without changing anything.
 
-    :param plan: the topology plan.
-    :param spark: the session that runs the queries.
-    :param kafka: the brokers.
     :param folder: the topology's own folder, on the driver's host. It holds the files that describe the topology, and the snapshots unless they are elsewhere.
     :param resume: whether to continue from the snapshots and inboxes of an earlier run; otherwise both start empty.
     :param spark_scratch: folder for Spark's throw-away checkpoints; default within ``folder``.

@@ -30,9 +30,7 @@ Partition = tuple[str, int]
 class ExternalInputs:
     """The external topics of a topology's Kafka spouts.
 
-    :param kafka: the brokers.
     :param folder: the topology's folder; a file there has the first offset of each partition.
-    :param name: the topology's name.
     :param on_change: called when that file has been written, before anything is read from there.
     """
 
@@ -83,10 +81,8 @@ class ExternalInputs:
                 begins, ends = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
                 for tp in partitions:
                     where = topic, tp.partition
-                    if where in known:
-                        found[where] = _check_offset(known[where], begins[tp], ends[tp], where, component, skip_lost=skip_lost)
-                    elif where in first_starts:
-                        found[where] = _check_offset(first_starts[where], begins[tp], ends[tp], where, component, skip_lost=skip_lost)
+                    if (offset := known.get(where, first_starts.get(where))) is not None:
+                        found[where] = _check_offset(offset, begins[tp], ends[tp], where, component, skip_lost=skip_lost)
                     else:
                         # Where the spout has begun already, this one was added since, and all its records are to be read.
                         first_starts[where] = found[where] = begins[tp] if topic in begun else self._first(consumer, spout, tp, begins[tp], ends[tp])

@@ -19,7 +19,6 @@ class Janitor:
     """Its requests may wait long for a broker that is away, so it has a thread of its own.
 
     :param state: the driver's, with a producer.
-    :param topics: the topology's topics.
     """
 
     EVERY_S: ClassVar = 30.0

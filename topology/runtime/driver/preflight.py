@@ -10,7 +10,6 @@ import contextlib
 import logging
 import os
 import platform
-import re
 import threading
 import time
 import uuid
@@ -23,12 +22,13 @@ from kafka.errors import KafkaError
 
 from dskype.topology.core.snapshots import SnapshotStore
 from dskype.topology.errors import TopologyError, explain
+from dskype.topology.runtime.driver.reports import cause_of
 from dskype.topology.runtime.driver.resume import installed_version
 from dskype.topology.runtime.kafka.clients import KafkaSettings, brokers_answer, check_codecs
 from dskype.topology.runtime.spark.spark_executors import count_executors, newest_executor_age_s, tasks_on_all_executors
 from dskype.topology.runtime.transport.wire import SUPERVISOR_VARIABLE
 
-__all__ = ["PreflightError", "cause_of", "check_executors", "start_python_early"]
+__all__ = ["PreflightError", "check_executors", "start_python_early"]
 
 log = logging.getLogger(__name__)
 
@@ -57,8 +57,6 @@ class _Finding(NamedTuple):
     error: str
 
 
-_EXCEPTION = re.compile(r"(Caused by: )?[A-Za-z_][\w.$]*(Error|Exception|Exit)\b")
-_OF_JAVA = ("org.", "java.", "py4j.", "Caused by: ")
 _DDL = "host string, python string, dskype string, brokers boolean, document string, error string"
 
 
@@ -265,12 +263,3 @@ def _run_once(spark: Any, probe: Callable[..., Any], timeout_s: float, arrivals:
             hint="every host needs the same Python and the same dskype at the same path, or PYSPARK_PYTHON to name it",
         ) from found[0]
     return found[0]
-
-
-def cause_of(text: str) -> str:
-    """Return the line of an error of Spark that says most: that a program cannot be run, else the last exception of Python, else the last one of Java, else the first line."""
-    lines = text.splitlines()
-    programs = [line.strip() for line in lines if "Cannot run program" in line]
-    exceptions = [line for line in lines if _EXCEPTION.match(line)]  # lines of source code are indented
-    of_python = [line for line in exceptions if not line.startswith(_OF_JAVA)]
-    return next((found[i] for found, i in ((programs, 0), (of_python, -1), (exceptions, -1), (lines, 0)) if found), text)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -21,8 +23,9 @@ from dskype.topology.runtime.driver.topics import TopologyTopics
 from dskype.topology.runtime.kafka.clients import brokers_answer
 from dskype.topology.runtime.kafka.record_producer import RecordProducer
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
+from dskype.topology.runtime.processes.payload import Payload
 from dskype.topology.runtime.spark.component_query import ComponentQuery, PartitionsAddedError
-from dskype.topology.runtime.spark.queries import QueryContext
+from dskype.topology.runtime.spark.queries import QueryContext, given_up_s
 from dskype.topology.runtime.spark.session import jvm_exit_code
 from dskype.topology.runtime.spark.transports import Transports
 
@@ -48,8 +51,6 @@ class QueryKeeper:
     have new partitions. After any other failure it falls due at once or later and later, and is given up if it failed too often without progress
     (:class:`~dskype.topology.runtime.driver.restarts.Restarts`) or if its error says that a retry cannot help.
 
-    :param state: the driver's.
-    :param topics: the topology's topics.
     :param inputs: where spouts begin to read.
     :param waiting: returns task -> number of tuples that wait for it.
     :param stopping: tells whether the driver ends.
@@ -108,17 +109,10 @@ class QueryKeeper:
     def _context(self) -> QueryContext:
         state = self._state
         self._starts += 1
-        self._last_context = QueryContext(
-            spark=state.spark,
-            plan=state.plan,
-            kafka=state.kafka,
-            producer=cast(RecordProducer, state.producer),
-            store=state.store,
-            scratch=self._scratch,
-            logs=None if state.store.remote else state.folder / "logs",
-            term=state.tenure.term,
-            epoch=state.tenure.term * _STARTS_PER_TERM + self._starts,
-        )
+        term, logs = state.tenure.term, None if state.store.remote else state.folder / "logs"
+        epoch, path = term * _STARTS_PER_TERM + self._starts, list(map(os.path.abspath, sys.path))
+        common = Payload(state.plan, state.kafka, state.store, logs, path, term, epoch, given_up_s(state.spark))
+        self._last_context = QueryContext(state.spark, cast(RecordProducer, state.producer), self._scratch, common)
         return self._last_context
 
     def _positions_of(self, component: str) -> dict[tuple[str, int], int]:
@@ -174,7 +168,7 @@ class QueryKeeper:
 
     def _count(self, component: str, text: str) -> None:
         """Count a failure that nothing else explains; restart the query later, or give it up."""
-        state, shown = self._state, cause_of(text)
+        state, shown = self._state, cause_of(text)[:1000] or "no reason given"
         tasks = set(state.plan.component_tasks(component))
         versions, waiting = {t: v for t, v in state.versions().items() if t in tasks}, {t for t, n in self._waiting().items() if n}
         delay_s = self._failures.record_failure(component, versions, tasks & waiting)

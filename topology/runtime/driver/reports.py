@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import threading
 import time
 from collections import Counter, deque
@@ -30,6 +31,9 @@ PARTS = ("broker", "clock", "commits", "failure", "janitor", "query", "topics", 
 
 _MAX_ERRORS = 100
 _REPEAT_S = 30.0
+
+_EXCEPTION = re.compile(r"(Caused by: )?[A-Za-z_][\w.$]*(Error|Exception|Exit)\b")
+_OF_JAVA = ("org.", "java.", "py4j.", "Caused by: ")
 
 
 class DriverReports:
@@ -161,8 +165,9 @@ class DriverReports:
 
 
 def cause_of(text: str) -> str:
-    """Return the most informative line in the text of a query's error: the last one that names an exception, else the first one."""
-    headings = ("at ", "File ", "...", "^", "JVM stacktrace", "Traceback", "Driver stacktrace")
-    lines = [line for raw in text.splitlines() if (line := raw.strip()) and not line.startswith(headings)]
-    named = [line for line in lines if ("Error: " in line or "Exception: " in line) and "ExecutorFailedError" not in line]
-    return (named or lines[:1] or ["no reason given"])[-1][:1000]
+    """Return the line of an error of Spark that says most: that a program cannot be run, else the last exception of Python, else the last one of Java, else the first line."""
+    lines = text.splitlines()
+    programs = [line.strip() for line in lines if "Cannot run program" in line]
+    exceptions = [line for line in lines if _EXCEPTION.match(line)]  # lines of source code are indented
+    of_python = [line for line in exceptions if not line.startswith(_OF_JAVA)]
+    return next((found[i] for found, i in ((programs, 0), (of_python, -1), (exceptions, -1), (lines, 0)) if found), text)

@@ -39,9 +39,6 @@ class DriverState:
 
     In each of these states the brokers may be *away*: the last request of the driver had no answer.
 
-    :param plan: the topology plan.
-    :param spark: the session that runs the queries.
-    :param kafka: the brokers.
     :param folder: the topology's own folder, on the driver's host.
     :param announce: called with text for the user when the topology's health changes.
     """

@@ -20,10 +20,7 @@ _AFTER_ERROR_S = 1.0
 
 
 class DriverThreads:
-    """Runs the steps of a driver's parts, each in a thread of its own, until the driver stops.
-
-    :param state: the driver's.
-    """
+    """Runs the steps of a driver's parts, each in a thread of its own, until the driver stops."""
 
     def __init__(self, state: DriverState) -> None:
         self._state = state

@@ -15,7 +15,7 @@ from dskype.topology.errors import FatalError, TopologyError
 from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
 from dskype.topology.runtime.driver.reports import DriverReports
 from dskype.topology.runtime.kafka.clients import KafkaSettings
-from dskype.topology.runtime.kafka.topic_admin import INPUT_TOPIC, OUTPUT_TOPIC, OWN_TOPIC, TopicAdmin, refuse_own_security, topic_warnings
+from dskype.topology.runtime.kafka.topic_admin import INPUT_TOPIC, OUTPUT_TOPIC, OWN_TOPIC, TopicAdmin, topic_warnings
 
 __all__ = ["METRICS_RETENTION_MS", "TopologyTopics", "check_kafka_options"]
 
@@ -25,11 +25,7 @@ METRICS_RETENTION_MS = 10 * 60_000
 
 
 class TopologyTopics:
-    """Creates, checks and deletes the topics of a topology.
-
-    :param plan: the topology's plan.
-    :param kafka: the brokers.
-    """
+    """Creates, checks and deletes the topics of a topology."""
 
     def __init__(self, plan: TopologyPlan, kafka: KafkaSettings) -> None:
         self.plan, self._kafka = plan, kafka
@@ -153,7 +149,13 @@ def check_kafka_options(plan: TopologyPlan, kafka: KafkaSettings) -> None:
                 component=component,
                 hint="give kafka.* settings to the cluster",
             )
-        refuse_own_security(getattr(obj, "kafka_options", {}), component)
+        if own := sorted(k for k in getattr(obj, "kafka_options", {}) if k.startswith(("security.", "sasl.", "ssl."))):
+            raise TopologyError(
+                "A component connects to the brokers as its topology does.",
+                given=own,
+                component=component,
+                hint="give them to the cluster, as kafka.* settings",
+            )
         servers = obj.kafka_options.get("bootstrap.servers") if isinstance(obj, KafkaSpout) else None
         if servers not in (None, kafka.bootstrap_servers):
             raise TopologyError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from typing import Any
 
 from kafka import TopicPartition
@@ -30,8 +29,6 @@ _REPEAT_EVERY_S = 30.0
 class Watch:
     """Looks at the topology twice a second; what needs no broker comes first: a JVM that has ended, another driver, failed queries.
 
-    :param state: the driver's.
-    :param queries: the topology's queries.
     :param waiting: returns task -> number of tuples that wait for it.
     """
 
@@ -104,5 +101,4 @@ class Watch:
     def close(self) -> None:
         """Close what was opened; no step runs any more."""
         if self._consumer is not None:
-            with closing(self._consumer):
-                self._consumer = None
+            self._consumer.close()

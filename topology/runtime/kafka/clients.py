@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import closing
 from typing import Any
 
@@ -13,10 +14,13 @@ from kafka.errors import KafkaTimeoutError as ClientTimeoutError
 from dskype.topology.config import RECORD_BYTES
 from dskype.topology.errors import FatalError, TopologyError
 from dskype.topology.runtime.kafka.connections import Connection, reached
-from dskype.topology.runtime.kafka.librdkafka_producer import make_producer
-from dskype.topology.runtime.kafka.record_producer import RecordProducer
+from dskype.topology.runtime.kafka.librdkafka import UnsupportedOptionError
+from dskype.topology.runtime.kafka.librdkafka_producer import LibrdkafkaProducer
+from dskype.topology.runtime.kafka.record_producer import KafkaPythonProducer, RecordProducer
 
 __all__ = ["KafkaConsumer", "KafkaSettings", "KafkaTimeoutError", "brokers_answer", "check_codecs"]
+
+log = logging.getLogger(__name__)
 
 
 class KafkaTimeoutError(TopologyError):
@@ -73,13 +77,18 @@ class KafkaSettings(Connection):
         return reached(KafkaConsumer, {**settings, **self.arguments(), **arguments})
 
     def producer(self, *, delivery_timeout_s: float = 30, linger_ms: float = 0, forked: bool = False) -> RecordProducer:
-        """Return a producer, which waits for all replicas; the caller closes it.
+        """Return a producer, which waits for all replicas; the caller closes it. It is of kafka-python where librdkafka cannot follow a setting.
 
         :param delivery_timeout_s: a record that the brokers have not taken after so many seconds is given up.
         :param linger_ms: how long a record may wait for others that share its request.
-        :param forked: the process is a fork of one that has clients of librdkafka.
+        :param forked: the process is a fork of one that has clients of librdkafka, which then must not be used.
         """
-        return make_producer(self, delivery_timeout_s, linger_ms, forked=forked)
+        if not forked:
+            try:
+                return LibrdkafkaProducer(self, delivery_timeout_s, linger_ms)
+            except UnsupportedOptionError as error:
+                log.info("a producer of kafka-python is used: %s", error)
+        return KafkaPythonProducer(self, delivery_timeout_s, linger_ms)
 
     def admin(self, **arguments: Any) -> KafkaAdminClient:
         """Return an admin client; the caller closes it."""

@@ -1,4 +1,4 @@
-"""The producer of librdkafka, and which client a producer is of; see :mod:`~dskype.topology.runtime.kafka.record_producer`."""
+"""The producer of librdkafka; see :mod:`~dskype.topology.runtime.kafka.record_producer`."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from kafka.errors import KafkaTimeoutError as ClientTimeoutError
 
 from dskype.topology.config import RECORD_BYTES
 from dskype.topology.runtime.kafka.connections import Connection
-from dskype.topology.runtime.kafka.librdkafka import UnsupportedOptionError, connection_settings, log_error
-from dskype.topology.runtime.kafka.record_producer import BUFFER_BYTES, GRACE_S, TOO_LATE, Delivery, Headers, KafkaPythonProducer, RecordProducer, Stored
+from dskype.topology.runtime.kafka.librdkafka import connection_settings, log_error
+from dskype.topology.runtime.kafka.record_producer import BUFFER_BYTES, GRACE_S, TOO_LATE, Delivery, Headers, RecordProducer, Stored
 
-__all__ = ["LibrdkafkaProducer", "make_producer"]
+__all__ = ["LibrdkafkaProducer"]
 
 log = logging.getLogger(__name__)
 
@@ -134,19 +134,6 @@ class LibrdkafkaProducer(RecordProducer):
                 self._served.ended = error.args[0].fatal()
                 if not self._served.ended:
                     raise _as_error(error.args[0]) from None
-
-
-def make_producer(kafka: Connection, delivery_timeout_s: float, linger_ms: float = 0, *, forked: bool = False) -> RecordProducer:
-    """Return a producer: of librdkafka, or of kafka-python where librdkafka cannot follow a connection setting.
-
-    :param forked: the process is a fork of one that uses librdkafka, which then must not be used.
-    """
-    if not forked:
-        try:
-            return LibrdkafkaProducer(kafka, delivery_timeout_s, linger_ms)
-        except UnsupportedOptionError as error:
-            log.info("a producer of kafka-python is used: %s", error)
-    return KafkaPythonProducer(kafka, delivery_timeout_s, linger_ms)
 
 
 def _as_error(error: confluent_kafka.KafkaError) -> KafkaError:

@@ -13,6 +13,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import CorruptRecordError, KafkaError, NoError, UnknownTopicOrPartitionError, UnsupportedCodecError
 from kafka.structs import OffsetAndMetadata
 
+from dskype.topology.core.inbox_reader import InboxReader
 from dskype.topology.core.loss import lost_input
 from dskype.topology.errors import FatalError, explain
 from dskype.topology.runtime.kafka.clients import KafkaConsumer, KafkaSettings, KafkaTimeoutError
@@ -35,8 +36,8 @@ def _in_record(record: Any) -> InRecord:
     return InRecord(record.topic, record.partition, record.offset, record.timestamp, record.key, record.value, list(record.headers or []))
 
 
-class KafkaInboxReader:
-    """Reads ranges of topics; an :class:`~dskype.topology.core.inbox_reader.InboxReader`.
+class KafkaInboxReader(InboxReader):
+    """Reads with a client of kafka-python.
 
     :param isolation_level: ``read_committed`` leaves out the records of transactions that were aborted.
     :param keep: whether one client stays open for all ranges, as for a spout whose tuples fail; each range costs a single request then.
@@ -50,13 +51,6 @@ class KafkaInboxReader:
         self._kept: KafkaConsumer | None = None
 
     def read(self, topic: str, partition: int, start: int, stop: int | None) -> Iterator[InRecord]:
-        """Yield the records with ``start <= offset < stop``, in order.
-
-        :param stop: None reads to the end of the log.
-        :raises LostInputError: the log begins behind ``start``, or ends before ``stop``, or the topic is gone.
-        :raises FatalError: the records are there, and will never be readable.
-        :raises KafkaTimeoutError: no record came for a minute.
-        """
         where = TopicPartition(topic, partition)
         if self._keep and stop is not None:
             start = yield from self._read_with_kept(where, start, stop)
@@ -81,7 +75,6 @@ class KafkaInboxReader:
                 ) from error
 
     def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
-        """Commit offsets in a consumer group; see :func:`commit_offsets`."""
         with closing(self._settings.admin(request_timeout_ms=FAILOVER_MS)) as admin:
             commit_offsets(admin, group, offsets)
 
@@ -118,11 +111,6 @@ class KafkaInboxReader:
             self._kept = None
 
     def waiting(self, topics: Iterable[str], positions: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], bool]:
-        """Return for each partition of topics whether it holds records at or behind its position; True where no answer comes soon.
-
-        :param positions: (topic, partition) -> offset; any other partition counts from where its query began to read it.
-        :raises KafkaError: the brokers do not answer.
-        """
         try:
             consumer = self._kept_open()
             found = [TopicPartition(topic, partition) for topic in topics for partition in sorted(consumer.partitions_for_topic(topic) or ())]
@@ -217,18 +205,10 @@ def read_to_end(settings: KafkaSettings, topic: str) -> list[InRecord]:
     """Return all present records of a topic, partition after partition; [] for an unknown topic, which is not created."""
     with closing(settings.consumer(allow_auto_create_topics=False)) as consumer:
         partitions = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())]
-        if not partitions:
-            return []
-        consumer.assign(partitions)
-        ends = consumer.end_offsets(partitions)
-        consumer.seek_to_beginning(*partitions)
+        ends = consumer.end_offsets(partitions) if partitions else {}
         records: list[InRecord] = []
-        deadline = time.monotonic() + _READ_TIMEOUT_S
-        while any(consumer.position(p) < ends[p] for p in partitions):
-            for batch in consumer.poll(timeout_ms=500).values():
-                records += map(_in_record, batch)
-                deadline = time.monotonic() + _READ_TIMEOUT_S
-            if time.monotonic() > deadline:
-                msg = f"topic {topic} could not be read to its end within {_READ_TIMEOUT_S} s"
-                raise KafkaTimeoutError(msg)
-        return sorted(records, key=lambda r: (r.partition, r.offset))
+        for where in partitions:
+            consumer.assign([where])
+            consumer.seek_to_beginning(where)
+            records += map(_in_record, records_until(consumer, where, ends[where]))
+        return records

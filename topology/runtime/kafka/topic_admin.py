@@ -7,17 +7,15 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import closing, suppress
-from typing import Any
 
 from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
 from dskype.topology.config import RECORD_BYTES
-from dskype.topology.errors import TopologyError
 from dskype.topology.runtime.kafka.clients import KafkaSettings, KafkaTimeoutError
 
-__all__ = ["INPUT_TOPIC", "OUTPUT_TOPIC", "OWN_TOPIC", "TopicAdmin", "refuse_own_security", "topic_warnings"]
+__all__ = ["INPUT_TOPIC", "OUTPUT_TOPIC", "OWN_TOPIC", "TopicAdmin", "topic_warnings"]
 
 log = logging.getLogger(__name__)
 
@@ -128,18 +126,6 @@ class TopicAdmin:
             for where in partitions:
                 extents[where.topic][where.partition] = first[where], last[where]
             return extents
-
-
-def refuse_own_security(options: Mapping[str, Any], component: str) -> None:
-    """Refuse a component's own connection options, because all components connect to the brokers in the same way.
-
-    :raises TopologyError: there are such options; the message names them.
-    """
-    own = sorted(k for k in options if k.startswith(("security.", "sasl.", "ssl.")))
-    if own:
-        raise TopologyError(
-            "A component connects to the brokers as its topology does.", given=own, component=component, hint="give them to the cluster, as kafka.* settings"
-        )
 
 
 _BATCH_BYTES = 1024

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from kafka.errors import KafkaError
 
 from dskype.topology.errors import explain
-from dskype.topology.runtime.kafka.connections import Connection
-from dskype.topology.runtime.kafka.librdkafka_producer import make_producer
+from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.record_producer import RecordProducer
 
 __all__ = ["WriteWatch", "write_once"]
@@ -55,13 +54,10 @@ class WriteWatch:
         return None
 
 
-def write_once(kafka: Connection, topic: str, value: bytes | None, key: bytes) -> None:
+def write_once(kafka: KafkaSettings, topic: str, value: bytes | None, key: bytes) -> None:
     """Write a record to the first partition of a topic with a client of its own.
 
     :raises KafkaError: it was not stored within some seconds.
     """
-    producer = make_producer(kafka, _TRIAL_S)
-    try:
+    with kafka.producer(delivery_timeout_s=_TRIAL_S) as producer:
         producer.send(topic, value, key=key, partition=0).get()
-    finally:
-        producer.close()

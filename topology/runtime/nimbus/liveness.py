@@ -13,6 +13,7 @@ import os
 import platform
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,20 +35,12 @@ STANDBY_GONE_AFTER_S = 5.0
 @functools.cache
 def machine_id() -> str:
     """Return an id of this machine, its present boot, and the container."""
-
-    def read(path: str) -> str:
-        try:
-            return Path(path).read_text().strip()
-        except OSError:
-            return ""
-
-    def namespace() -> str:
-        try:
-            return os.readlink("/proc/self/ns/pid")
-        except OSError:
-            return ""
-
-    return "/".join((platform.node(), read("/proc/sys/kernel/random/boot_id"), namespace()))
+    boot = container = ""
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    with suppress(OSError):
+        container = os.readlink("/proc/self/ns/pid")
+    return "/".join((platform.node(), boot, container))
 
 
 def _stat(pid: int) -> list[str] | None:

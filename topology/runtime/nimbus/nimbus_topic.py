@@ -133,17 +133,23 @@ def _parse(kind: str, value: bytes) -> dict[str, Any] | None:
     return None
 
 
+def _read(record: Any, kind: str) -> tuple[str, dict[str, Any] | None] | None:
+    """Return what follows the kind in a record's key, and its document, None for null; None for a record of another kind or without its shape."""
+    key = (record.key or b"").decode(errors="replace")
+    if not key.startswith(kind):
+        return None
+    document = None if record.value is None else _parse(kind, record.value)
+    return None if record.value is not None and document is None else (key.removeprefix(kind), document)
+
+
 def _newest(kafka: KafkaSettings, kind: str) -> dict[str, tuple[dict[str, Any], int]]:
     """Return the newest document of every key of a kind, and when it was written (epoch ms), without removed keys."""
     found: dict[str, tuple[dict[str, Any], int]] = {}
     for record in read_to_end(kafka, NIMBUS_TOPIC):
-        key = (record.key or b"").decode(errors="replace")
-        if key.startswith(kind):
-            name = key.removeprefix(kind)
-            if record.value is None:
-                found.pop(name, None)
-            elif (document := _parse(kind, record.value)) is not None:
-                found[name] = document, record.timestamp_ms
+        name, document = _read(record, kind) or ("", None)
+        found.pop(name, None)
+        if document is not None:
+            found[name] = document, record.timestamp_ms
     return found
 
 
@@ -159,11 +165,7 @@ def read_state(record: Any) -> tuple[str, dict[str, Any] | None] | None:
 
     :param record: a record of the topic, as a consumer returns it.
     """
-    key = (record.key or b"").decode(errors="replace")
-    if not key.startswith(_TOPOLOGY):
-        return None
-    document = None if record.value is None else _parse(_TOPOLOGY, record.value)
-    return None if record.value is not None and document is None else (key.removeprefix(_TOPOLOGY), document)
+    return _read(record, _TOPOLOGY)
 
 
 def read_standby(record: Any) -> tuple[str, str, bool] | None:
@@ -171,11 +173,10 @@ def read_standby(record: Any) -> tuple[str, str, bool] | None:
 
     :param record: a record of the topic, as a consumer returns it.
     """
-    key = (record.key or b"").decode(errors="replace")
-    if not key.startswith(_STANDBY) or (record.value is not None and _parse(_STANDBY, record.value) is None):
+    if (found := _read(record, _STANDBY)) is None:
         return None
-    token, _, name = key.removeprefix(_STANDBY).partition("/")
-    return name, token, record.value is not None
+    token, _, name = found[0].partition("/")
+    return name, token, found[1] is not None
 
 
 def write_standby(producer: RecordProducer, name: str, token: str, document: Mapping[str, Any] | None) -> Delivery:
@@ -210,10 +211,14 @@ def watch_drivers(kafka: KafkaSettings, records: Mapping[str, Mapping[str, Any]]
 
     :param records: the result of :func:`load_states`.
     """
-    watched = HeartbeatWatch()
+    return _alive(kafka, _TOPOLOGY, records, HeartbeatWatch())
+
+
+def _alive(kafka: KafkaSettings, kind: str, records: Mapping[str, Mapping[str, Any]], watched: HeartbeatWatch) -> dict[str, bool]:
+    """Tell whose heart beats, of topologies' drivers or of standbys."""
     for name, record in records.items():
         watched.update(name, record)
-    _watch(kafka, _TOPOLOGY, records, watched, lambda: all(watched.verdict(name, record) is not None for name, record in records.items()))
+    _watch(kafka, kind, records, watched, lambda: all(watched.verdict(name, record) is not None for name, record in records.items()))
     return {name: bool(watched.verdict(name, record)) for name, record in records.items()}
 
 
@@ -258,9 +263,8 @@ def _watch(kafka: KafkaSettings, kind: str, records: Mapping[str, Mapping[str, A
     with closing(_consumer_at_end(kafka, fetch_max_wait_ms=100)) as consumer:
         while not enough():
             for record in consumer.poll(timeout_ms=200).get(_WHERE, ()):
-                key = (record.key or b"").decode(errors="replace")
-                name = key.removeprefix(kind)
-                if key.startswith(kind) and name in records and record.value is not None and (document := _parse(kind, record.value)) is not None:
+                name, document = _read(record, kind) or ("", None)
+                if name in records and document is not None:
                     watched.update(name, document, record.timestamp)
             if _all_read(consumer):
                 watched.looked()
@@ -302,7 +306,8 @@ class NimbusService:
         # What the other client writes has no content, so nobody takes it for a command.
         self._writes = WriteWatch(self._producer, lambda: write_once(kafka, NIMBUS_TOPIC, None, f"{_COMMAND}{uuid.uuid4().hex}".encode()))
         self._stop = threading.Event()
-        self._driver = describe_driver()
+        self.driver = describe_driver()
+        """The published description of this process."""
         self._beats = 0
         self._threads = [threading.Thread(target=run, name=f"nimbus-{run.__name__}", daemon=True) for run in (self._run_commands, self._run_heartbeat)]
 
@@ -312,11 +317,6 @@ class NimbusService:
         self._consumer = _consumer_at_end(self._kafka, fetch_max_wait_ms=500)  # here, where an error reaches the caller: a thread would end by it
         for thread in self._threads:
             thread.start()
-
-    @property
-    def driver(self) -> dict[str, Any]:
-        """The published description of this process."""
-        return self._driver
 
     def publish(self, managed: ManagedTopology, *, removed: bool = False) -> None:
         """Write a topology's state, or its removal; if the brokers are away, the next heartbeat writes the state."""
@@ -338,7 +338,7 @@ class NimbusService:
                             "logs": _logs(managed),
                             "plan": PlanOutline.of(managed.plan).to_json(),
                             "store": managed.plan.conf.get(Config.TOPOLOGY_EMULATOR_STATE_URL),
-                            "driver": self._driver,
+                            "driver": self.driver,
                             "heartbeat": self._beats,
                         },
                     )
@@ -386,15 +386,13 @@ class NimbusService:
                 managed.backend.end(problem)
 
     def _handle_record(self, record: Any) -> None:
-        key = (record.key or b"").decode(errors="replace")
-        if record.value is None:
-            return
-        if key.startswith(_COMMAND) and (command := _parse(_COMMAND, record.value)) is not None:
-            self._carry_out(key.removeprefix(_COMMAND), command)
-        elif key.startswith(_REMOVED) and (removed := _parse(_REMOVED, record.value)) is not None:
-            managed = self._manager.topologies.get(key.removeprefix(_REMOVED))
-            if managed is not None and managed.state.id == removed["id"]:
-                managed.backend.abandon("it was killed from another shell, which took this process for dead")
+        identity, command = _read(record, _COMMAND) or ("", None)
+        if command is not None:
+            self._carry_out(identity, command)
+        name, removed = _read(record, _REMOVED) or ("", None)
+        managed = self._manager.topologies.get(name)
+        if removed is not None and managed is not None and managed.state.id == removed["id"]:
+            managed.backend.abandon("it was killed from another shell, which took this process for dead")
 
     def _carry_out(self, identity: str, command: dict[str, Any]) -> None:
         with self._lock:
@@ -413,10 +411,7 @@ class NimbusService:
 
 
 class ClusterClient:
-    """Inspects topologies and sends commands to them, for the command line.
-
-    :param kafka: the brokers of the cluster.
-    """
+    """Inspects topologies and sends commands to them, for the command line."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
         self._kafka = kafka
@@ -443,13 +438,10 @@ class ClusterClient:
         It takes a second or two if one is on another machine, and some more if it ended there without saying so.
         """
         records = _latest(self._kafka, _STANDBY)
-        watched = HeartbeatWatch(dead_after_s=STANDBY_GONE_AFTER_S)
-        for key, record in records.items():
-            watched.update(key, record)
-        _watch(self._kafka, _STANDBY, records, watched, lambda: all(watched.verdict(key, record) is not None for key, record in records.items()))
+        alive = _alive(self._kafka, _STANDBY, records, HeartbeatWatch(dead_after_s=STANDBY_GONE_AFTER_S))
         found: dict[str, list[dict[str, Any]]] = {}
         for key, record in sorted(records.items()):
-            if watched.verdict(key, record):
+            if alive[key]:
                 found.setdefault(key.partition("/")[2], []).append({part: record["driver"][part] for part in ("host", "pid")})
         return found
 
@@ -483,21 +475,19 @@ class ClusterClient:
         """Send a command and wait for its answer; return False if the driver's heartbeat stops meanwhile."""
         name, identity, watched = command["name"], uuid.uuid4().hex, HeartbeatWatch()
         watched.update(name, record)
-        consumer, producer = _consumer_at_end(self._kafka, fetch_max_wait_ms=100), self._kafka.producer()
-        try:
+        with closing(_consumer_at_end(self._kafka, fetch_max_wait_ms=100)) as consumer, self._kafka.producer() as producer:
             consumer.position(_WHERE)  # without this, seek_to_end would take effect only with the first poll
             _put(producer, f"{_COMMAND}{identity}", {"v": 1, **command})
             deadline = time.monotonic() + max(timeout_s, DEAD_AFTER_S + 1)
             while time.monotonic() < deadline:
                 for answer in consumer.poll(timeout_ms=200).get(_WHERE, ()):
-                    key = (answer.key or b"").decode(errors="replace")
-                    if answer.value is None:
-                        continue
-                    if key == f"{_ANSWER}{identity}" and (document := _parse(_ANSWER, answer.value)) is not None:
-                        _put(producer, key, None)
-                        _raise(document["error"])
+                    asked, outcome = _read(answer, _ANSWER) or ("", None)
+                    if asked == identity and outcome is not None:
+                        _put(producer, f"{_ANSWER}{identity}", None)
+                        _raise(outcome["error"])
                         return True
-                    if key == f"{_TOPOLOGY}{name}" and (document := _parse(_TOPOLOGY, answer.value)) is not None:
+                    seen, document = _read(answer, _TOPOLOGY) or ("", None)
+                    if seen == name and document is not None:
                         watched.update(name, document)
                 with suppress(KafkaError):  # while they are away, the driver's heartbeats do not arrive either
                     if _all_read(consumer, _SHORT_MS):
@@ -505,17 +495,13 @@ class ClusterClient:
                 if watched.verdict(name, record) is False:
                     _put(producer, f"{_COMMAND}{identity}", None)
                     return False
-        finally:
-            producer.close(timeout=5)
-            consumer.close()
         raise KafkaTimeoutError(
             f"topology {name!r} did not answer within {timeout_s:g} s; expected an answer to {command['event']}; hint: see the log of its process"
         )
 
     def _remove_left_over(self, record: Mapping[str, Any]) -> None:
         name, components = record["state"]["name"], record["state"]["components"]
-        producer = self._kafka.producer()
-        try:
+        with self._kafka.producer() as producer:
             # Before the topics are deleted, so that a driver that is alive after all ends without trying to use them.
             _put(producer, f"{_REMOVED}{name}", {"v": 1, "id": record["state"]["id"]})
             with TopicAdmin(self._kafka) as admin:
@@ -523,8 +509,6 @@ class ClusterClient:
                 topics = [inbox_topic(name, c) for c in (*components, *bolts)]
                 admin.delete([*topics, metrics_topic(name), state_topic(name), chunks_topic(name)])
             _put(producer, f"{_TOPOLOGY}{name}", None)
-        finally:
-            producer.close(timeout=5)
 
     def stats(self, name: str) -> TopologyStats:
         """Return the newest statistics of every task of a topology, and its last errors."""

@@ -48,7 +48,6 @@ class TopologyKilledError(TopologyError):
 class LossWatch:
     """Decides, from records of the nimbus topic in their order, when a standby has to take over.
 
-    :param name: the topology's name.
     :param token: tells the standby from others, and decides which one is first.
     :param alive_here: tells whether a driver on this machine is alive; None if it is on another one.
     """

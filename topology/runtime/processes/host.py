@@ -6,7 +6,6 @@ import contextlib
 import ctypes
 import os
 import signal
-import socket
 import stat
 import sys
 import tempfile
@@ -14,7 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-__all__ = ["Stop", "StopSignal", "bind_socket", "connect_socket", "die_with_parent", "runtime_folder", "set_name", "share_memory", "short_address"]
+__all__ = ["Stop", "StopSignal", "die_with_parent", "runtime_folder", "set_name", "share_memory", "short_address"]
 
 _LONGEST_ADDRESS = 100
 """Most bytes of a socket's path; the kernel accepts 107."""
@@ -121,21 +120,8 @@ def share_memory(arenas: int = 2) -> None:
         libc.mallopt(_M_ARENA_MAX, arenas)
 
 
-@contextlib.contextmanager
-def _address(path: str) -> Iterator[str]:
-    """Yield a path that is short enough for the kernel, however deep the temp folder is (Linux)."""
-    if len(os.fsencode(path)) <= _LONGEST_ADDRESS or sys.platform != "linux":
-        yield path
-        return
-    folder = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{folder}/{os.path.basename(path)}"
-    finally:
-        os.close(folder)
-
-
 def short_address(path: str) -> str:
-    """Return where clients in other languages find a Unix socket while this process lives; they cannot use a path that is too long for the kernel."""
+    """Return where a Unix socket is found while this process lives: a path that is short enough for the kernel, however deep the temp folder is (Linux)."""
     if len(os.fsencode(path)) <= _LONGEST_ADDRESS or sys.platform != "linux":
         return path
     return f"/proc/{os.getpid()}/fd/{_folder_handle(os.path.dirname(path))}/{os.path.basename(path)}"
@@ -144,15 +130,3 @@ def short_address(path: str) -> str:
 @cache
 def _folder_handle(folder: str) -> int:
     return os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-
-
-def bind_socket(listener: socket.socket, path: str) -> None:
-    """Bind a Unix socket to a path of any length."""
-    with _address(path) as address:
-        listener.bind(address)
-
-
-def connect_socket(connection: socket.socket, path: str) -> None:
-    """Connect a Unix socket to a path of any length."""
-    with _address(path) as address:
-        connection.connect(address)

@@ -298,11 +298,11 @@ class _Resident:
             with self._snapshot_errors as errors:
                 said = errors.read(_REASON_BYTES)
             reason = said.decode(errors="replace")
+            if status == _REFUSED << 8:
+                raise FatalError(reason)
             if not status:
                 self._store.take_over(said)
-            if status:
-                if status == _REFUSED << 8:
-                    raise FatalError(reason)
+            else:
                 log.error("snapshots %s failed (status %s): %s", [(s.task, s.version) for s in self._snapshot], status, reason)
                 self._executor.snapshots_failed(self._snapshot, reason or f"its process ended with status {status}")
         if not self._executor.snapshot_due(batch_id):

@@ -26,7 +26,7 @@ from typing import cast
 import msgpack
 
 from dskype.topology.runtime.processes import resident
-from dskype.topology.runtime.processes.host import Stop, StopSignal, bind_socket, die_with_parent, runtime_folder, set_name, short_address
+from dskype.topology.runtime.processes.host import Stop, StopSignal, die_with_parent, runtime_folder, set_name, short_address
 from dskype.topology.runtime.processes.supervisor_client import SUPERVISOR_FOLDER, running_supervisor
 from dskype.topology.runtime.transport.wire import SUPERVISOR_VARIABLE, receive, send
 
@@ -79,7 +79,7 @@ def start_supervisor() -> int:
         folder = Path(tempfile.mkdtemp(prefix=f"supervisor-{os.getpid()}-{jvm}-", dir=folder))
     path = str(folder / "supervisor")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    bind_socket(listener, path)
+    listener.bind(short_address(path))
     listener.listen(64)
     _tell(path)
     parent = os.getpid()
@@ -112,7 +112,7 @@ class _Supervisor:
     def __init__(self, listener: socket.socket, folder: Path, parent: int) -> None:
         self._listener, self._folder, self._parent = listener, folder, parent
         self._children: dict[Key, _Child] = {}
-        self._payloads: dict[str, bytes] = {}
+        self._payloads: dict[tuple[str, int, str], bytes] = {}  # topology id, epoch and component
         self._stopped: dict[str, int] = {}
         self._selector = selectors.DefaultSelector()
         self._serial = 0
@@ -164,45 +164,38 @@ class _Supervisor:
             connection.close()
 
     def _answer(self, request: dict) -> dict:
-        if request["op"] == "list":
-            self._reap()
-            return {"pid": os.getpid(), "executors": [[*key, c.epoch, c.pid] for key, c in self._children.items()]}
+        topology, epoch = request["topology"], request["epoch"]
         if request["op"] == "stop":
-            keys = [
-                k for k, c in self._children.items() if k[0] == request["topology"] and c.epoch <= request["epoch"] and request.get("component") in (None, k[1])
-            ]
-            self._stop_children(keys)
-            if request.get("component") is None:
-                # A Spark task that has not ended yet must not start its executor again.
-                self._stopped[request["topology"]] = max(request["epoch"], self._stopped.get(request["topology"], 0))
-                self._payloads = {k: v for k, v in self._payloads.items() if not k.startswith(request["topology"] + "/")}
-            return {"stopped": len(keys)}
-        if request["epoch"] <= self._stopped.get(request["topology"], -1):
-            return {"error": f"topology {request['topology']!r} was stopped in epoch {self._stopped[request['topology']]}; given: {request['epoch']}"}
-        key = (request["topology"], request["component"], request["index"])
+            self._stop_children([k for k, c in self._children.items() if k[0] == topology and c.epoch <= epoch])
+            # A Spark task that has not ended yet must not start its executor again.
+            self._stopped[topology] = max(epoch, self._stopped.get(topology, 0))
+            self._payloads = {k: v for k, v in self._payloads.items() if k[0] != topology}
+            return {}
+        if epoch <= self._stopped.get(topology, -1):
+            return {"error": f"topology {topology!r} was stopped in epoch {self._stopped[topology]}; given: {epoch}"}
+        key = (topology, request["component"], request["index"])
         child = self._children.get(key)
-        if child is not None and (_ended(child.pid) or child.epoch < request["epoch"]):
+        if child is not None and (_ended(child.pid) or child.epoch < epoch):
             self._stop_children([key])
             child = None
-        if child is not None and child.epoch > request["epoch"]:
-            return {"error": f"executor {key} runs in epoch {child.epoch}; given: {request['epoch']}; a newer query has replaced this one"}
+        if child is not None and child.epoch > epoch:
+            return {"error": f"executor {key} runs in epoch {child.epoch}; given: {epoch}; a newer query has replaced this one"}
         if child is None:
-            epoch_key = f"{request['topology']}/{request['epoch']}/"
-            payload_key = f"{epoch_key}{request['component']}"
+            payload_key = topology, epoch, request["component"]
             if (payload := request.get("payload")) is not None:
-                self._payloads = {k: v for k, v in self._payloads.items() if not k.startswith(request["topology"] + "/") or k.startswith(epoch_key)}
+                self._payloads = {k: v for k, v in self._payloads.items() if k[0] != topology or k[1] == epoch}
                 self._payloads[payload_key] = payload
                 resident.import_components(payload)
             elif payload_key not in self._payloads:
                 return {"need": "payload"}
-            child = self._children[key] = self._fork(key, request["epoch"], self._payloads[payload_key])
+            child = self._children[key] = self._fork(key, epoch, self._payloads[payload_key])
         return {"path": child.path}
 
     def _fork(self, key: Key, epoch: int, payload: bytes) -> _Child:
         self._serial += 1
         path = str(self._folder / f"executor-{self._serial}")
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        bind_socket(listener, path)
+        listener.bind(short_address(path))
         listener.listen(64)
         parent = os.getpid()
         pid = os.fork()

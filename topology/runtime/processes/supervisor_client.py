@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgpack
 
-from dskype.topology.runtime.processes.host import connect_socket
+from dskype.topology.runtime.processes.host import short_address
 from dskype.topology.runtime.transport.wire import SUPERVISOR_VARIABLE, receive, send
 
 __all__ = ["SUPERVISOR_FOLDER", "ask_supervisor", "running_supervisor"]
@@ -25,14 +25,14 @@ def ask_supervisor(request: dict) -> dict:
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
-            connect_socket(connection, os.environ[SUPERVISOR_VARIABLE])
+            connection.connect(short_address(os.environ[SUPERVISOR_VARIABLE]))
         except OSError:  # perhaps another daemon of this JVM has started one
             own = Path(os.environ[SUPERVISOR_VARIABLE]).parent
             known = SUPERVISOR_FOLDER.fullmatch(own.name)
             if known is None or known[2] is None or (found := running_supervisor(own.parent, known[2])) is None:
                 raise
             os.environ[SUPERVISOR_VARIABLE] = found
-            connect_socket(connection, found)
+            connection.connect(short_address(found))
         send(connection, msgpack.packb(request))
         return msgpack.unpackb(receive(connection))
 
@@ -45,7 +45,7 @@ def running_supervisor(folder: Path, jvm: int | str) -> str | None:
 def _answers(path: str) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:
-            connect_socket(connection, path)
+            connection.connect(short_address(path))
         except OSError:
             return False
     return True

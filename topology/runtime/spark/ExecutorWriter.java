@@ -10,6 +10,8 @@ import java.nio.ByteOrder;
 import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
+import java.util.HashMap;
+import java.util.List;
 import java.util.Map;
 
 import org.apache.spark.SparkEnv;
@@ -30,14 +32,14 @@ import org.apache.spark.sql.Row;
  *
  * The other end of the connection is topology/runtime/transport/spark_input.py.
  */
-public class ExecutorWriter extends ForeachWriter {
+public class ExecutorWriter extends ForeachWriter implements Runnable {
     private static final int KEY = 0, VALUE = 1, TOPIC = 2, PARTITION = 3, OFFSET = 4, TIMESTAMP = 5, HEADERS = 7;  // of the columns; headers are there for a Kafka spout
     private static final int BUFFER_BYTES = 1 << 16;
     private static final int DEATHS = 5;
     private static final long DEATHS_MS = 30000L;  // on a busy machine a successor takes seconds to come
     private static final long CONNECT_MS = 30000L;
     private static final int FAILURES = 1000;
-    private static final Map failures = new java.util.HashMap();  // task of a query -> why its first attempt failed, for the next one, which has the same place; guarded by LOCK
+    private static final Map failures = new HashMap();  // task of a query -> why its first attempt failed, for the next one, which has the same place; guarded by LOCK
     private static final Object LOCK = new Object();
     private static String supervisor = null;  // path of the socket of this host's supervisor; guarded by LOCK
     private static File told = null;  // where the daemon writes it
@@ -46,7 +48,7 @@ public class ExecutorWriter extends ForeachWriter {
     private final String daemon;
     private final Map environment;  // of Spark's Python workers, among others that no module is imported from the working folder
     private final Map routes;  // "topic/partition" -> executor
-    private final String[] places;  // on a cluster, the Spark executor of each executor
+    private final List places;  // on a cluster, the Spark executor of each executor
     private final byte[] request;  // to the supervisor, up to the executor's number
     private final byte[] requestWithPayload;
     private final String inbox;
@@ -65,8 +67,9 @@ public class ExecutorWriter extends ForeachWriter {
     private transient volatile boolean closed;
     private transient volatile String failure;
     private transient long[] deaths;
+    private transient String silent;  // path of the supervisor that was asked last, if it has not answered
 
-    public ExecutorWriter(String python, String daemon, Map environment, String inbox, Map routes, String[] places, byte[] request, byte[] requestWithPayload) {
+    public ExecutorWriter(String python, String daemon, Map environment, String inbox, Map routes, List places, byte[] request, byte[] requestWithPayload) {
         this.python = python;
         this.daemon = daemon;
         this.environment = environment;
@@ -106,9 +109,8 @@ public class ExecutorWriter extends ForeachWriter {
             this.executor = ((Integer) this.routes.get(this.topic + "/" + this.partition)).intValue();
             this.checkPlace();
             this.next = offset;
-            Watcher watcher = new Watcher(this);
+            Thread watcher = new Thread(this, "executor of " + this.topic + "/" + this.partition);
             watcher.setDaemon(true);
-            watcher.setName("executor of " + this.topic + "/" + this.partition);
             watcher.start();
         }
         while (true) {
@@ -131,7 +133,7 @@ public class ExecutorWriter extends ForeachWriter {
     /** Spark runs a task elsewhere if its place has no free slot, or is lost. The query then has to begin anew, with other places. */
     private void checkPlace() {
         String here = SparkEnv.get().executorId();
-        if (this.places != null && !this.places[this.executor].equals(here)) throw new IllegalStateException("partition " + this.topic + "/" + this.partition + " belongs to Spark's executor " + this.places[this.executor] + ", and its task runs on " + here);
+        if (this.places != null && !this.places.get(this.executor).equals(here)) throw new IllegalStateException("partition " + this.topic + "/" + this.partition + " belongs to Spark's executor " + this.places.get(this.executor) + ", and its task runs on " + here);
     }
 
     private void write(SocketChannel to, Row row, long offset) throws IOException {
@@ -141,7 +143,7 @@ public class ExecutorWriter extends ForeachWriter {
         byte[][] names = null, texts = null;
         int length = 28 + (key == null ? 0 : key.length) + (value == null ? 0 : value.length);
         if (row.size() > HEADERS && !row.isNullAt(HEADERS)) {
-            java.util.List found = row.getList(HEADERS);
+            List found = row.getList(HEADERS);
             headers = found.size();
             names = new byte[headers][];
             texts = new byte[headers][];
@@ -277,26 +279,20 @@ public class ExecutorWriter extends ForeachWriter {
     }
 
     private byte[] ask(byte[] head) throws IOException {
-        IOException first = null;
-        String failed = null;
-        for (int attempt = 0; attempt < 3; attempt++) {
-            SocketChannel to = null;
-            String path = supervisorPath(this.python, this.daemon, this.environment, failed);
-            try {
-                to = dial(path);
-                ByteBuffer out = ByteBuffer.allocate(8 + head.length + 5).order(ByteOrder.LITTLE_ENDIAN);
-                out.putLong(head.length + 5).put(head).put((byte) 0xce);
-                out.order(ByteOrder.BIG_ENDIAN).putInt(this.executor).flip();
-                while (out.hasRemaining()) to.write(out);
-                return read(to);
-            } catch (IOException e) {
-                failed = path;
-                if (first == null) first = e;
-            } finally {
-                this.shut(to);
-            }
+        String path = supervisorPath(this.python, this.daemon, this.environment, this.silent);
+        this.silent = path;
+        SocketChannel to = dial(path);
+        try {
+            ByteBuffer out = ByteBuffer.allocate(8 + head.length + 5).order(ByteOrder.LITTLE_ENDIAN);
+            out.putLong(head.length + 5).put(head).put((byte) 0xce);
+            out.order(ByteOrder.BIG_ENDIAN).putInt(this.executor).flip();
+            while (out.hasRemaining()) to.write(out);
+            byte[] answer = read(to);
+            this.silent = null;
+            return answer;
+        } finally {
+            this.shut(to);
         }
-        throw first;
     }
 
     private static byte[] read(SocketChannel from) throws IOException {
@@ -324,12 +320,9 @@ public class ExecutorWriter extends ForeachWriter {
                 told = File.createTempFile("dskype-", ".supervisor");
                 told.deleteOnExit();
             }
-            scala.collection.immutable.Map variables = (scala.collection.immutable.Map) scala.collection.immutable.Map$.MODULE$.empty();
-            variables = (scala.collection.immutable.Map) variables.updated("DSKYPE_SUPERVISOR_FILE", told.getPath());
-            for (java.util.Iterator entries = environment.entrySet().iterator(); entries.hasNext();) {
-                Map.Entry entry = (Map.Entry) entries.next();
-                variables = (scala.collection.immutable.Map) variables.updated(entry.getKey(), entry.getValue());
-            }
+            Map all = new HashMap(environment);
+            all.put("DSKYPE_SUPERVISOR_FILE", told.getPath());
+            scala.collection.immutable.Map variables = (scala.collection.immutable.Map) scala.collection.immutable.Map$.MODULE$.from(scala.jdk.javaapi.CollectionConverters.asScala(all));
             while (supervisor == null || supervisor.equals(failed)) {
                 scala.Tuple2 started = SparkEnv.get().createPythonWorker(python, "pyspark.worker", daemon, variables, true);
                 String path = new String(Files.readAllBytes(told.toPath()), StandardCharsets.UTF_8);
@@ -349,74 +342,65 @@ public class ExecutorWriter extends ForeachWriter {
     }
 
     /** Waits for what the executor says. */
-    private static class Watcher extends Thread {
-        private final ExecutorWriter writer;
-
-        Watcher(ExecutorWriter writer) {
-            this.writer = writer;
-        }
-
-        public void run() {
-            while (true) {
-                SocketChannel from = this.writer.channel;
-                byte[] said = null;
-                try {
-                    if (from != null) said = read(from);
-                } catch (IOException e) {
-                    // it has ended
+    public void run() {
+        while (true) {
+            SocketChannel from = this.channel;
+            byte[] said = null;
+            try {
+                if (from != null) said = read(from);
+            } catch (IOException e) {
+                // it has ended
+            }
+            if (this.closed) return;
+            if (said != null && said[0] == 2) {
+                synchronized (this.changed) {
+                    this.ended = true;
+                    this.changed.notifyAll();
                 }
-                if (this.writer.closed) return;
-                if (said != null && said[0] == 2) {
-                    synchronized (this.writer.changed) {
-                        this.writer.ended = true;
-                        this.writer.changed.notifyAll();
+                return;
+            }
+            if (said != null) {
+                this.fail(new String(said, 1, said.length - 1, StandardCharsets.UTF_8));
+                return;
+            }
+            if (from != null) this.lost(from);
+            try {
+                this.count();
+                long until = System.nanoTime() / 1000000L + CONNECT_MS;
+                while (true) {
+                    try {
+                        this.connect();
+                        break;
+                    } catch (IllegalStateException e) {
+                        throw e;
+                    } catch (Exception e) {  // it, the supervisor or the daemon has ended again; Spark's own exceptions are of many kinds
+                        if (System.nanoTime() / 1000000L > until) throw e;
+                        Thread.sleep(20L);
                     }
-                    return;
                 }
-                if (said != null) {
-                    this.fail(new String(said, 1, said.length - 1, StandardCharsets.UTF_8));
-                    return;
-                }
-                if (from != null) this.writer.lost(from);
-                try {
-                    this.count();
-                    long until = System.nanoTime() / 1000000L + CONNECT_MS;
-                    while (true) {
-                        try {
-                            this.writer.connect();
-                            break;
-                        } catch (IllegalStateException e) {
-                            throw e;
-                        } catch (Exception e) {  // it, the supervisor or the daemon has ended again; Spark's own exceptions are of many kinds
-                            if (System.nanoTime() / 1000000L > until) throw e;
-                            Thread.sleep(20L);
-                        }
-                    }
-                } catch (Throwable e) {  // whatever it is: without this thread, the task would wait for ever
-                    this.fail(e.getMessage() == null ? e.toString() : e.getMessage());
-                    return;
-                }
+            } catch (Throwable e) {  // whatever it is: without this thread, the task would wait for ever
+                this.fail(e.getMessage() == null ? e.toString() : e.getMessage());
+                return;
             }
         }
+    }
 
-        private void count() {
-            long[] deaths = this.writer.deaths;
-            long now = System.nanoTime() / 1000000L;
-            if (deaths[0] != 0L && now - deaths[0] < DEATHS_MS) throw new IllegalStateException("executor " + this.writer.executor + " of " + this.writer.inbox + " died " + (DEATHS + 1) + " times within " + DEATHS_MS / 1000 + " s");
-            for (int i = 1; i < DEATHS; i++) deaths[i - 1] = deaths[i];
-            deaths[DEATHS - 1] = now;
-        }
+    private void count() {
+        long now = System.nanoTime() / 1000000L;
+        if (this.deaths[0] != 0L && now - this.deaths[0] < DEATHS_MS) throw new IllegalStateException("executor " + this.executor + " of " + this.inbox + " died " + (DEATHS + 1) + " times within " + DEATHS_MS / 1000 + " s");
+        for (int i = 1; i < DEATHS; i++) this.deaths[i - 1] = this.deaths[i];
+        this.deaths[DEATHS - 1] = now;
+    }
 
-        private void fail(String text) {
-            synchronized (LOCK) {
-                if (failures.size() >= FAILURES) failures.clear();  // of queries that have ended long ago
-                failures.put(this.writer.name, text);
-            }
-            synchronized (this.writer.changed) {
-                this.writer.failure = text;
-                this.writer.changed.notifyAll();
-            }
-            this.writer.task.interrupt();  // it may be waiting for a record
+    private void fail(String text) {
+        synchronized (LOCK) {
+            if (failures.size() >= FAILURES) failures.clear();  // of queries that have ended long ago
+            failures.put(this.name, text);
         }
+        synchronized (this.changed) {
+            this.failure = text;
+            this.changed.notifyAll();
+        }
+        this.task.interrupt();  // it may be waiting for a record
     }
 }

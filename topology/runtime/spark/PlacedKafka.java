@@ -1,27 +1,24 @@
 package dskype.spark;
 
+import java.lang.reflect.InvocationHandler;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
 import java.util.HashMap;
 import java.util.Map;
-import java.util.Optional;
-import java.util.Set;
 
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableProvider;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.read.InputPartition;
-import org.apache.spark.sql.connector.read.PartitionReaderFactory;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
-import org.apache.spark.sql.connector.read.streaming.Offset;
-import org.apache.spark.sql.connector.read.streaming.PartitionOffset;
-import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
 import org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl;
 import org.apache.spark.sql.connector.read.streaming.SupportsRealTimeMode;
 import org.apache.spark.sql.kafka010.KafkaBatchInputPartition;
-import org.apache.spark.sql.kafka010.KafkaMicroBatchStream;
 import org.apache.spark.sql.kafka010.KafkaOffsetRange;
 import org.apache.spark.sql.kafka010.KafkaSourceProvider;
 import org.apache.spark.sql.types.StructType;
@@ -35,6 +32,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * place, with tabs in between; a place is what Spark calls a task location, "executor_HOST_ID".
  */
 public class PlacedKafka implements TableProvider {
+    private static final Class[] STREAM = {MicroBatchStream.class, SupportsRealTimeMode.class, SupportsAdmissionControl.class, ReportsSourceMetrics.class};
+
     private final KafkaSourceProvider kafka = new KafkaSourceProvider();
 
     public StructType inferSchema(CaseInsensitiveStringMap options) {
@@ -42,78 +41,48 @@ public class PlacedKafka implements TableProvider {
     }
 
     public Table getTable(StructType schema, Transform[] partitioning, Map properties) {
-        return new PlacedTable((SupportsRead) this.kafka.getTable(schema, partitioning, properties));
+        return (Table) Placing.of(new Class[] {SupportsRead.class}, this.kafka.getTable(schema, partitioning, properties), places((String) properties.get("dskype.places")));
     }
 
-    static class PlacedTable implements SupportsRead {
-        private final SupportsRead kafka;
-
-        PlacedTable(SupportsRead kafka) {
-            this.kafka = kafka;
+    /** Return "topic/partition" -> place. */
+    private static Map places(String option) {
+        Map places = new HashMap();
+        String[] lines = option.split("\n");
+        for (int i = 0; i < lines.length; i++) {
+            String[] columns = lines[i].split("\t");
+            places.put(columns[0] + "/" + columns[1], columns[2]);
         }
-
-        public String name() {
-            return this.kafka.name();
-        }
-
-        public StructType schema() {
-            return this.kafka.schema();
-        }
-
-        public Set capabilities() {
-            return this.kafka.capabilities();
-        }
-
-        public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-            return new PlacedScan(this.kafka.newScanBuilder(options).build(), options.get("dskype.places"));
-        }
+        return places;
     }
 
-    static class PlacedScan implements ScanBuilder, Scan {
-        private final Scan kafka;
-        private final String places;
+    /** Passes all calls on to an object of Spark's source, and stands in for what that object makes as well: from the table over the scan to the stream, which plans the partitions. */
+    static class Placing implements InvocationHandler {
+        private final Object kafka;
+        private final Map places;
 
-        PlacedScan(Scan kafka, String places) {
+        static Object of(Class[] interfaces, Object kafka, Map places) {
+            return Proxy.newProxyInstance(PlacedKafka.class.getClassLoader(), interfaces, new Placing(kafka, places));
+        }
+
+        Placing(Object kafka, Map places) {
             this.kafka = kafka;
             this.places = places;
         }
 
-        public Scan build() {
-            return this;
-        }
-
-        public StructType readSchema() {
-            return this.kafka.readSchema();
-        }
-
-        public String description() {
-            return this.kafka.description();
-        }
-
-        public MicroBatchStream toMicroBatchStream(String checkpoint) {
-            return new PlacedStream((KafkaMicroBatchStream) this.kafka.toMicroBatchStream(checkpoint), this.places);
-        }
-    }
-
-    static class PlacedStream implements MicroBatchStream, SupportsRealTimeMode, SupportsAdmissionControl, ReportsSourceMetrics {
-        private final KafkaMicroBatchStream kafka;
-        private final Map places = new HashMap();  // "topic/partition" -> place
-
-        PlacedStream(KafkaMicroBatchStream kafka, String places) {
-            this.kafka = kafka;
-            String[] lines = places.split("\n");
-            for (int i = 0; i < lines.length; i++) {
-                String[] columns = lines[i].split("\t");
-                this.places.put(columns[0] + "/" + columns[1], columns[2]);
+        public Object invoke(Object proxy, Method method, Object[] given) throws Throwable {
+            String name = method.getName();
+            if (name.equals("equals")) return Boolean.valueOf(proxy == given[0]);
+            Object found;
+            try {
+                found = method.invoke(this.kafka, given);
+            } catch (InvocationTargetException e) {
+                throw e.getCause();
             }
-        }
-
-        public InputPartition[] planInputPartitions(Offset start) {
-            return this.placed(this.kafka.planInputPartitions(start));
-        }
-
-        public InputPartition[] planInputPartitions(Offset start, Offset end) {
-            return this.placed(this.kafka.planInputPartitions(start, end));
+            if (name.equals("newScanBuilder")) return of(new Class[] {ScanBuilder.class}, found, this.places);
+            if (name.equals("build")) return of(new Class[] {Scan.class}, found, this.places);
+            if (name.equals("toMicroBatchStream")) return of(STREAM, found, this.places);
+            if (name.equals("planInputPartitions")) return this.placed((InputPartition[]) found);
+            return found;
         }
 
         private InputPartition[] placed(InputPartition[] found) {
@@ -127,58 +96,6 @@ public class PlacedKafka implements TableProvider {
                 );
             }
             return found;
-        }
-
-        public PartitionReaderFactory createReaderFactory() {
-            return this.kafka.createReaderFactory();
-        }
-
-        public Offset mergeOffsets(PartitionOffset[] offsets) {
-            return this.kafka.mergeOffsets(offsets);
-        }
-
-        public void prepareForRealTimeMode() {
-            this.kafka.prepareForRealTimeMode();
-        }
-
-        public Offset initialOffset() {
-            return this.kafka.initialOffset();
-        }
-
-        public Offset latestOffset() {
-            return this.kafka.latestOffset();
-        }
-
-        public Offset latestOffset(Offset start, ReadLimit limit) {
-            return this.kafka.latestOffset(start, limit);
-        }
-
-        public ReadLimit getDefaultReadLimit() {
-            return this.kafka.getDefaultReadLimit();
-        }
-
-        public Offset reportLatestOffset() {
-            return this.kafka.reportLatestOffset();
-        }
-
-        public Map metrics(Optional latestConsumed) {
-            return this.kafka.metrics(latestConsumed);
-        }
-
-        public Offset deserializeOffset(String json) {
-            return this.kafka.deserializeOffset(json);
-        }
-
-        public void commit(Offset end) {
-            this.kafka.commit(end);
-        }
-
-        public void stop() {
-            this.kafka.stop();
-        }
-
-        public String toString() {
-            return this.kafka.toString();
         }
     }
 }

@@ -22,8 +22,8 @@ from dskype.topology.core.loss import LostInputError
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime.kafka.connections import FAILOVER_MS
-from dskype.topology.runtime.spark.queries import QueryContext
-from dskype.topology.runtime.spark.session import DAEMON, worker_environment
+from dskype.topology.runtime.spark.queries import QueryContext, is_local
+from dskype.topology.runtime.spark.session import DAEMON
 from dskype.topology.runtime.spark.spark_executors import SparkExecutor, find_executors, place
 
 __all__ = ["ComponentQuery", "PartitionsAddedError"]
@@ -59,13 +59,13 @@ class ComponentQuery:
     def __init__(self, context: QueryContext, component: str, positions: dict[tuple[str, int], int], *, real_time: bool) -> None:
         self._context, self.component, self._positions, self._real_time = context, component, positions, real_time
         self._query: Any = None
-        self._checkpoint = context.scratch / str(context.epoch) / inbox_topic("x", component)[2:]  # the component's id, escaped as in its topic
+        self._checkpoint = context.scratch / str(context.common.epoch) / inbox_topic("x", component)[2:]  # the component's id, escaped as in its topic
         self._stopped = threading.Event()
         self._outdated: Exception | None = None  # why the query has to end, although Spark does not see it
 
     def start(self) -> None:
         """Start the query; return before its first record."""
-        plan, kafka, spark = self._context.plan, self._context.kafka, self._context.spark
+        plan, kafka, spark = self._context.common.plan, self._context.common.kafka, self._context.spark
         spout: Any = plan.spec(self.component).obj
         conf = plan.component_conf(self.component)
         external = isinstance(spout, KafkaSpout)
@@ -77,12 +77,11 @@ class ComponentQuery:
         assigned: dict[str, list[int]] = {}
         for topic, partition in sorted(self._positions):
             assigned.setdefault(topic, []).append(partition)
-        servers = {"kafka.bootstrap.servers": kafka.bootstrap_servers}
         source: dict[str, Any] = {
             **_SOURCE,
             **_FETCH,
             **kafka.options,
-            **servers,
+            "kafka.bootstrap.servers": kafka.bootstrap_servers,
             "assign": json.dumps(assigned),
             "startingOffsets": _starting_offsets(self._positions),
         }
@@ -95,7 +94,7 @@ class ComponentQuery:
         if external:
             source["includeHeaders"] = "true"
             source |= {f"kafka.{k}": str(v) for k, v in spout.kafka_options.items() if k not in ("group.id", "bootstrap.servers")}
-        places = [] if self._context.local else place(plan, self.component, find_executors(spark.sparkContext))
+        places = [] if is_local(spark) else place(plan, self.component, find_executors(spark.sparkContext))
         if places:
             source["dskype.places"] = "\n".join(f"{t}\t{p}\t{places[self._executor_of(t, p)].location}" for t, p in self._positions)
         reader = spark.readStream.format("dskype.spark.PlacedKafka" if places else "kafka")
@@ -103,7 +102,7 @@ class ComponentQuery:
             reader = reader.option(key, value)
         writer = reader.load().writeStream
         writer._jwrite = writer._jwrite.foreach(self._writer(inbox, places))
-        writer = writer.outputMode("update").queryName(f"{plan.topology_id}/{self.component}/{self._context.epoch}")
+        writer = writer.outputMode("update").queryName(f"{plan.topology_id}/{self.component}/{self._context.common.epoch}")
         writer = writer.option("checkpointLocation", self._checkpoint.as_uri())
         if self._real_time:
             writer = writer.trigger(realTime=f"{conf[Config.TOPOLOGY_EMULATOR_REAL_TIME_BATCH_SECS]} seconds")
@@ -115,35 +114,29 @@ class ComponentQuery:
 
     def _executor_of(self, topic: str, partition: int) -> int:
         """Return the index of the executor that gets a partition's records."""
-        return self._context.plan.executor_of(route(self._context.plan, self.component, topic, partition))
+        return self._context.common.plan.executor_of(route(self._context.common.plan, self.component, topic, partition))
 
     def _writer(self, inbox: str, places: Sequence[SparkExecutor]) -> Any:
         """Return the sink's object in Java.
 
         :param places: the Spark executor of each executor; empty on one machine.
         """
-        plan, context = self._context.plan, self._context.spark.sparkContext
-        jvm, n = context._jvm, plan.num_executors(self.component)
-        routes = jvm.java.util.HashMap()
-        for topic, partition in self._positions:
-            routes.put(f"{topic}/{partition}", self._executor_of(topic, partition))
-        ids: Any = context._gateway.new_array(jvm.String, n) if places else None
-        for i, place_of_executor in enumerate(places):
-            ids[i] = place_of_executor.id
-        request = {"op": "executor", "topology": plan.topology_id, "component": self.component, "epoch": self._context.epoch}
+        plan, context = self._context.common.plan, self._context.spark.sparkContext
+        routes = {f"{topic}/{partition}": self._executor_of(topic, partition) for topic, partition in self._positions}
+        ids = [place_of_executor.id for place_of_executor in places] or None
+        request = {"op": "executor", "topology": plan.topology_id, "component": self.component, "epoch": self._context.common.epoch}
         starts = tuple((topic, partition, offset) for (topic, partition), offset in sorted(self._positions.items()) if topic != inbox)
         interval_ms: int = 0 if self._real_time else plan.component_conf(self.component)[Config.TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS]
         payload = self._context.payload(starts, interval_ms / 1000)
-        return jvm.dskype.spark.ExecutorWriter(
-            context.pythonExec, DAEMON, worker_environment(context), inbox, routes, ids, _head(request), _head({**request, "payload": payload})
-        )
+        heads = _head(request), _head({**request, "payload": payload})
+        return context._jvm.dskype.spark.ExecutorWriter(context.pythonExec, DAEMON, context.environment, inbox, routes, ids, *heads)
 
     def _look_for_partitions(self, spout: KafkaSpout) -> None:
         """Look for partitions that were added to the spout's topics, for new topics that match its pattern, and for topics that are gone, until there are any."""
         missed: set[str] = set()
         while not self._stopped.wait(_NEW_PARTITIONS_S):
             try:
-                with closing(self._context.kafka.consumer(request_timeout_ms=FAILOVER_MS)) as consumer:
+                with closing(self._context.common.kafka.consumer(request_timeout_ms=FAILOVER_MS)) as consumer:
                     topics = [t for t in consumer.topics() if t in spout.topics or re.fullmatch(spout.pattern or "", t)]
                     found = {(topic, partition) for topic in topics for partition in consumer.partitions_for_topic(topic) or ()}
             except KafkaError as error:
@@ -152,7 +145,7 @@ class ComponentQuery:
             if new := sorted(found - set(self._positions)):
                 self._outdated = PartitionsAddedError(f"{len(new)} new, the first is {new[0][0]}/{new[0][1]}")
                 return
-            inbox = inbox_topic(self._context.plan.name, self.component)
+            inbox = inbox_topic(self._context.common.plan.name, self.component)
             gone = {topic for topic, _ in self._positions if topic != inbox} - set(topics)
             if again := sorted(gone & missed):  # a broker that has just started may not know all topics yet
                 self._outdated = LostInputError(f"topic {again[0]} is gone", hint="it was deleted while the topology reads it")

@@ -37,7 +37,6 @@ __all__ = [
     "spark_settings",
     "start_session",
     "stop_session",
-    "worker_environment",
 ]
 
 
@@ -212,7 +211,8 @@ def start_session(
     _make_scratch(log_file)
     url = f"local[{_LOCAL_SLOTS},4]" if master in (None, "local[*]", "local") else master
     try:
-        with _log_handle(log_file) as handle, ThreadPoolExecutor(1, "dskype-jvm") as beside:
+        # The log is written without secrets; Spark's own redaction knows fewer of them.
+        with _read_by("dskype-spark-log", lambda end: write_log(end, log_file)) as handle, ThreadPoolExecutor(1, "dskype-jvm") as beside:
             settings = {
                 "spark.master": url,
                 "spark.app.name": "dskype",
@@ -237,18 +237,10 @@ def start_session(
     return session
 
 
-def worker_environment(context: Any) -> Any:
-    """Return what PySpark gives the Python workers of its jobs, as a map of Java."""
-    environment = context._jvm.java.util.HashMap()
-    for name, value in context.environment.items():
-        environment.put(name, value)
-    return environment
-
-
 def _start_supervisor(context: Any) -> None:
     """Let Spark's Python daemon and the supervisor of this host start while the driver makes topics and queries, which would wait for them."""
     try:
-        context._jvm.dskype.spark.ExecutorWriter.supervisorPath(context.pythonExec, DAEMON, worker_environment(context), None)
+        context._jvm.dskype.spark.ExecutorWriter.supervisorPath(context.pythonExec, DAEMON, context.environment, None)
     except Exception as error:  # py4j raises errors of many kinds; the first executor tries again, and tells what is wrong
         log.info("no supervisor was started ahead: %s", error)
 
@@ -308,7 +300,7 @@ def _launch(settings: Mapping[str, str], folder: Path, log_handle: int) -> None:
     try:
         with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as out:
             out.writelines(f"{_escaped(k)}={_escaped(v)}\n" for k, v in settings.items())
-        with _submit_arguments("--properties-file", str(file), "--load-spark-defaults"), _standard_error() as error:
+        with _submit_arguments("--properties-file", str(file), "--load-spark-defaults"), _read_by("dskype-jvm-errors", _pass_on) as error:
             # Only the owner may read what the JVM and its Python workers write: snapshots, checkpoints, logs.
             SparkContext._ensure_initialized(gateway=launch_gateway(None, {"umask": 0o077, "stderr": error, "pass_fds": [log_handle]}))
     finally:
@@ -316,36 +308,17 @@ def _launch(settings: Mapping[str, str], folder: Path, log_handle: int) -> None:
 
 
 @contextlib.contextmanager
-def _log_handle(log_file: Path) -> Iterator[int]:
-    """Yield a handle for a JVM's log. What it writes is in the file without secrets; Spark's own redaction knows fewer of them."""
-    read, write = os.pipe()
+def _read_by(name: str, read: Callable[[int], None]) -> Iterator[int]:
+    """Yield a handle for a JVM to write to; a thread of this name reads it to its end."""
+    end, write = os.pipe()
 
-    def write_file() -> None:
+    def run() -> None:
         try:
-            write_log(read, log_file)
+            read(end)
         finally:
-            os.close(read)
+            os.close(end)
 
-    threading.Thread(target=write_file, name="dskype-spark-log", daemon=True).start()
-    try:
-        yield write
-    finally:
-        os.close(write)
-
-
-@contextlib.contextmanager
-def _standard_error() -> Iterator[int]:
-    """Yield a handle for a JVM's standard error. What it writes is passed on, except for the line about modules that Spark's JVM always begins with."""
-    read, write = os.pipe()
-
-    def pass_on() -> None:
-        with open(read, "rb") as lines:
-            for line in lines:
-                if not line.startswith(_MODULES):
-                    with contextlib.suppress(OSError):  # nobody reads our output any more; the JVM must not wait for that
-                        os.write(2, redact_text(line.decode(errors="backslashreplace")).encode())
-
-    reader = threading.Thread(target=pass_on, name="dskype-jvm-errors", daemon=True)
+    reader = threading.Thread(target=run, name=name, daemon=True)
     reader.start()
     try:
         yield write
@@ -354,6 +327,15 @@ def _standard_error() -> Iterator[int]:
         reader.join(timeout=1)  # what a JVM says that has ended at once comes before our own words
         raise
     os.close(write)
+
+
+def _pass_on(end: int) -> None:
+    """Pass on a JVM's standard error, except for the line about modules that Spark's JVM always begins with."""
+    with open(end, "rb", closefd=False) as lines:
+        for line in lines:
+            if not line.startswith(_MODULES):
+                with contextlib.suppress(OSError):  # nobody reads our output any more; the JVM must not wait for that
+                    os.write(2, redact_text(line.decode(errors="backslashreplace")).encode())
 
 
 @contextlib.contextmanager

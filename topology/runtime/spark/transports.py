@@ -65,7 +65,6 @@ class Transports:
     def choose(self, plan: TopologyPlan, spark: Any, positions: Mapping[str, Collection[tuple[str, int]]]) -> list[str]:
         """Choose the transport of each component of a plan anew; return the warnings.
 
-        :param plan: the topology plan.
         :param positions: component id -> the partitions that it reads; each occupies a task slot of Spark.
         """
         self.release()

@@ -29,7 +29,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionE
 
 from dskype.topology.config import RECORD_BYTES
 from dskype.topology.core.chunking import cut
-from dskype.topology.core.snapshots import TERMS, SnapshotError, StoreBase, TermTakenError, WriteError, removed, taken
+from dskype.topology.core.snapshots import TERMS, SnapshotError, SnapshotStore, TermTakenError, WriteError, removed, taken
 from dskype.topology.errors import TopologyError
 from dskype.topology.planning.plan import chunks_topic, state_topic
 from dskype.topology.runtime.kafka.clients import KafkaSettings
@@ -66,13 +66,12 @@ _TOPIC = {
 }
 
 
-class KafkaSnapshotStore(StoreBase):
+class KafkaSnapshotStore(SnapshotStore):
     """Keeps snapshots and journals in two topics of a topology's own brokers.
 
     Threads may share a store. A fork opens its own connections.
 
-    :param kafka: the brokers.
-    :param topology: name of the topology.
+    :param topology: its name.
     :param tasks: the highest task id; equal in all processes, because it decides about the number of partitions.
     :param kept: snapshots kept per task.
     """
@@ -145,13 +144,11 @@ class KafkaSnapshotStore(StoreBase):
             admin.create({topic: n for topic, n in wanted.items() if topic not in existing}, _TOPIC)
 
     def remove(self) -> None:
-        """Delete the topics."""
         self.rest()
         with TopicAdmin(self._kafka) as admin:
             admin.delete([self._topic, self._chunks])
 
     def clear(self) -> None:
-        """Remove all snapshots, journals and documents, but not the terms."""
         with self._locked():
             for partition, log in self._logs.items():
                 self._refresh(partition)

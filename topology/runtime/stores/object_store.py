@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
-from dskype.topology.core.snapshots import TERMS, StoreBase, WriteError, removed
+from dskype.topology.core.snapshots import TERMS, SnapshotStore, WriteError, removed
 from dskype.topology.errors import TopologyError
 
 __all__ = ["ObjectSnapshotStore"]
 
-_CREATED, _DOCUMENTS = "created", "documents"
+_CREATED = "created"
 
 
-class ObjectSnapshotStore(StoreBase):
+class ObjectSnapshotStore(SnapshotStore):
     """Keeps snapshots, journals and documents as objects below a prefix.
 
     :param url: ``s3://bucket/prefix``; the bucket must exist.
@@ -92,11 +93,9 @@ class ObjectSnapshotStore(StoreBase):
             ) from error
 
     def clear(self) -> None:
-        """Remove all snapshots, journals and documents, but not the terms."""
         self._remove_all({_CREATED, TERMS})
 
     def remove(self) -> None:
-        """Remove everything."""
         self._remove_all(set())
 
     def _remove_all(self, but: set[str]) -> None:
@@ -142,28 +141,24 @@ class ObjectSnapshotStore(StoreBase):
                 raise removed(self.url)
         self.check_term(term)
 
-    def _failed(self, name: str, data: bytes, error: OSError) -> WriteError:
-        return WriteError(
-            f"{name} cannot be written: {error}.",
-            given=f"{len(data)} bytes to write to {self.url}",
-            hint="the topology continues by itself when the object store takes objects again",
-        )
-
     def _write(self, name: str, data: bytes, term: int | None) -> None:
-        self._check_writable(term)
-        try:
-            self._files.pipe_file(self._path(name), data)
-        except OSError as error:
-            raise self._failed(name, data, error) from error
+        self._put(self._files.pipe_file, name, data, term)
 
     def _create(self, name: str, data: bytes, term: int | None, *, sync: bool) -> None:
+        self._put(self._put_new, name, data, term)
+
+    def _put(self, put: Callable[[str, bytes], None], name: str, data: bytes, term: int | None) -> None:
         self._check_writable(term)
         try:
-            self._put_new(self._path(name), data)
+            put(self._path(name), data)
         except FileExistsError:
             raise
         except OSError as error:
-            raise self._failed(name, data, error) from error
+            raise WriteError(
+                f"{name} cannot be written: {error}.",
+                given=f"{len(data)} bytes to write to {self.url}",
+                hint="the topology continues by itself when the object store takes objects again",
+            ) from error
 
     def _read(self, name: str) -> bytes:
         return self._files.cat_file(self._path(name))
@@ -171,24 +166,8 @@ class ObjectSnapshotStore(StoreBase):
     def _remove(self, name: str) -> None:
         self._discard(self._path(name))
 
-    def _numbers(self, folder: str, prefix: str) -> list[int]:
+    def _names(self, folder: str) -> Iterable[str]:
         try:
-            paths = self._files.ls(self._path(folder), detail=False, refresh=True)
+            return [path.rpartition("/")[2] for path in self._files.ls(self._path(folder), detail=False, refresh=True)]
         except FileNotFoundError:
             return []
-        names = [path.rpartition("/")[2] for path in paths]
-        return sorted(int(name[len(prefix) :]) for name in names if name.startswith(prefix) and name[len(prefix) :].isdigit())
-
-    # -- documents --------------------------------------------------------------------------------
-
-    def write_document(self, name: str, data: bytes) -> None:
-        self._write(f"{_DOCUMENTS}/{name}", data, None)
-
-    def read_document(self, name: str) -> bytes | None:
-        try:
-            return self._read(f"{_DOCUMENTS}/{name}")
-        except FileNotFoundError:
-            return None
-
-    def remove_document(self, name: str) -> None:
-        self._discard(self._path(f"{_DOCUMENTS}/{name}"))

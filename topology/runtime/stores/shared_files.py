@@ -25,9 +25,7 @@ _FILES = {"files-index.json": INDEX, FIRST_OFFSETS: FIRST_OFFSETS, MANIFEST: MAN
 class SharedFiles:
     """The control files of one topology, and their copies.
 
-    :param plan: the topology's plan, with the URL of the store.
-    :param folder: the topology's folder.
-    :param store: its store.
+    :param plan: with the URL of the store.
     """
 
     def __init__(self, plan: TopologyPlan, folder: Path, store: SnapshotStore) -> None:

@@ -62,7 +62,6 @@ class RecordWriter:
 
     Not for use by more than one thread, nor in a fork of the process that made it.
 
-    :param kafka: the brokers.
     :param give_up_s: records that wait longer for the brokers are not written any more; None: they wait however long.
     """
 

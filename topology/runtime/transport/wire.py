@@ -24,12 +24,9 @@ SUPERVISOR_VARIABLE = "DSKYPE_SUPERVISOR"
 _LENGTH = struct.Struct("<Q")
 
 
-def send(connection: socket.socket, *parts: bytes | memoryview) -> None:
+def send(connection: socket.socket, body: bytes) -> None:
     """Send one message."""
-    views = [memoryview(p) for p in parts]
-    connection.sendall(_LENGTH.pack(sum(v.nbytes for v in views)))
-    for view in views:
-        connection.sendall(view)
+    connection.sendall(_LENGTH.pack(len(body)) + body)
 
 
 def receive(connection: socket.socket) -> bytearray:

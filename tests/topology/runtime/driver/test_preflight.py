@@ -14,7 +14,8 @@ import pytest
 
 from dskype.topology.core.file_store import FileSnapshotStore
 from dskype.topology.runtime.driver import preflight
-from dskype.topology.runtime.driver.preflight import PreflightError, cause_of, check_executors
+from dskype.topology.runtime.driver.preflight import PreflightError, check_executors
+from dskype.topology.runtime.driver.reports import cause_of
 from dskype.topology.runtime.driver.resume import installed_version
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.transport.wire import SUPERVISOR_VARIABLE

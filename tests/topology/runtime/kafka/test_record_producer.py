@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import ssl
@@ -227,11 +228,10 @@ def test_a_topology_that_was_left_without_work_starts_without_work(tmp_path, sta
 def test_a_driver_that_became_dumb_ends_and_says_why_with_another_client(tmp_path, monkeypatch):
     monkeypatch.setattr(write_watch, "_GRACE_S", 0.0)
     driver, written = paused(tmp_path), []
-    own, other = SimpleNamespace(silent_s=1000.0), SimpleNamespace(silent_s=0.0)
+    own, other = SimpleNamespace(silent_s=1000.0), contextlib.nullcontext()
+    other.enter_result = other
     other.send = lambda topic, value, key, partition: written.append(value) or SimpleNamespace(get=lambda: None)
-    other.close = lambda: None
     monkeypatch.setattr(KafkaSettings, "producer", lambda self, **_: other)
-    monkeypatch.setattr(write_watch, "make_producer", lambda *_: other)
     driver.state.producer = own
     janitor = Janitor(driver.state, driver._topics)
     monkeypatch.setattr(janitor_module, "TopicAdmin", lambda kafka: pytest.fail("it looks after topics"))

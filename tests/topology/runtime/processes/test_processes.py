@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from dskype.topology.runtime.processes import host as processes
-from dskype.topology.runtime.processes.host import Stop, StopSignal, bind_socket, connect_socket, runtime_folder, short_address
+from dskype.topology.runtime.processes.host import Stop, StopSignal, runtime_folder, short_address
 from dskype.topology.runtime.processes.supervisor import _sweep
 
 
@@ -88,9 +88,9 @@ def test_sockets_work_in_a_deep_folder(tmp_path):
     folder.mkdir(parents=True)
     path = str(folder / "supervisor")
     with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:
-        bind_socket(listener, path)
+        listener.bind(short_address(path))
         listener.listen()
-        connect_socket(client, path)
+        client.connect(short_address(path))
         client.sendall(b"x")
         accepted, _ = listener.accept()
         assert accepted.recv(1) == b"x" and os.path.exists(path)
@@ -120,7 +120,7 @@ def test_a_socket_in_a_deep_folder_has_a_short_address_for_clients_in_other_lang
     short = short_address(path)
     assert short_address("/short/s") == "/short/s" and len(short) < 100
     with socket.socket(socket.AF_UNIX) as listener:
-        bind_socket(listener, path)
+        listener.bind(short_address(path))
         listener.listen()
         program = "import socket, sys\nsocket.socket(socket.AF_UNIX).connect(sys.argv[1])"
         subprocess.run([sys.executable, "-c", program, short], check=True, timeout=60)

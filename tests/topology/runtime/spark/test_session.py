@@ -52,7 +52,7 @@ def test_spark_never_gives_up_its_only_executor_because_it_stood_still(tmp_path,
 
 def test_components_with_similar_names_have_checkpoints_of_their_own(tmp_path):
     names = ("a.b", "a_b", "a b", "a_x2eb", "é")
-    context = SimpleNamespace(scratch=tmp_path, epoch=7)
+    context = SimpleNamespace(scratch=tmp_path, common=SimpleNamespace(epoch=7))
     checkpoints = {ComponentQuery(context, name, {}, real_time=True)._checkpoint for name in names}
     assert len(checkpoints) == len(names) and {checkpoint.parent for checkpoint in checkpoints} == {tmp_path / "7"}
 
