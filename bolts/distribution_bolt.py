@@ -187,7 +187,8 @@ class DistributionBolt(BatchBolt):
             assert isinstance(self._placement, ReplicatedPlacement | SummarizedPlacement)
             topic = Topics.for_topology(context.plan.name).plans
             sources = len(context.get_component_tasks(self._component))
-            self._balancer = make_balancer(settings, self._placement.epochs, partial(collector.send_record, topic, BALANCE_KEY), context, sources)
+            write = partial(collector.send_record, topic, BALANCE_KEY, numbered=False)  # a plan has a version
+            self._balancer = make_balancer(settings, self._placement.epochs, write, context, sources)
 
     def _open_objects(self, settings: Settings, context: Any) -> None:
         table = self._objects = ObjectTable(settings.objects_ttl_ms, settings.objects_max)

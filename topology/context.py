@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar, cast
 
+from dskype.topology.core.background import Result, Work, run_at_once
 from dskype.topology.errors import IllegalArgumentException, text_of
 from dskype.topology.fields import Fields, GlobalStreamId
 from dskype.topology.hooks import TaskHook
@@ -200,6 +201,10 @@ class TopologyContext:
         self.waiting_partitions: Callable[[], Mapping[tuple[str, int], bool]]
         """In a Kafka spout, ask the brokers for every (topic, partition) that the task reads, and whether it holds records that the spout has not been given.
         Empty if the brokers do not answer. Takes some milliseconds. Set by what runs the task."""
+        self.run_in_background: Callable[[Work], Result] = run_at_once
+        """Begin work that would keep tuples waiting, beside the task: in a copy of its process. Call what it returns after later batches, until that returns the result.
+        When the result comes does not follow from the inbox: so emit nothing that depends on it, and expect it to be lost when the task continues from a snapshot.
+        In tests and simulated topologies the work is done at once. Set by what runs the task."""
         self.task_data: dict[str, Any] = {}
         """Free for the user; one dict per task."""
         self.executor_data: dict[str, Any] = {} if executor_data is None else executor_data

@@ -5,11 +5,15 @@ and II of :func:`dskype.distribution.hybrid.migration.adjust`, on a sample of wh
 it is asked again later and later.
 
 Once in a long period a plan from scratch is tried on the sample, and *takes over* if it is much better (:class:`~dskype.bolts.placement.plans.Takeover`). A takeover that is not over by the next time ends then.
+
+Plans are made in the background, because messages would wait for one for up to seconds. Until it is there nothing else is decided. A restored task does not know of it, and decides again by later reports.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from dskype.bolts.balancing.balancer import Balancer
@@ -22,6 +26,7 @@ from dskype.distribution.learning.recent_sample import RecentSample
 from dskype.distribution.subscriptions import Subscription
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.settings import BalanceSettings
+from dskype.topology.core.background import BackgroundError, Result
 
 __all__ = ["LoadAdjuster"]
 
@@ -57,6 +62,8 @@ class LoadAdjuster(Balancer):
         self._adjust_from, self._wait = 0, 1  # round; rounds
         self._repartition_rounds = -(-settings.repartition_ms // settings.period_ms)
         self._repartition_at = self._repartition_rounds
+        self._context = context
+        self._made: tuple[Result, Callable[[dict[str, Any]], bool]] | None = None  # a plan that is being made, and what decides about it
         self._counters = {name: context.register_counter(name) for name in ("balance_moved", "balance_takeovers", "balance_refusals")}
 
     def _distributor(self) -> HybridDistributor:
@@ -109,9 +116,10 @@ class LoadAdjuster(Balancer):
             return
         limit = self._distributor().options["sigma"] * (1 + self._settings.tolerance)
         self._strained = self._strained + 1 if max(costs) > limit * min(costs) else 0
+        if self._made is not None:
+            return
         if self._repartition_rounds and self._round >= self._repartition_at:
-            self._repartition_at = self._round + self._repartition_rounds
-            if self._repartition():
+            if self._repartition() or self._made is not None:
                 return
         if self._strained >= _PATIENCE and self._round >= self._adjust_from and self._plans.takeover is None:
             self._adjust(max(costs))
@@ -127,32 +135,75 @@ class LoadAdjuster(Balancer):
         costs = self._model._replace(insert_us=updates * self._model.insert_us, remove_us=updates * self._model.remove_us)
         return {"subscriptions": max(sample.n, len(self._epochs.registry) * self._sources), "costs": costs._asdict()}
 
+    def _make(self, work: Callable[[], dict[str, Any]], decide: Callable[[dict[str, Any]], bool]) -> bool:
+        """Begin to make a plan; return whether one was written, which is possible only where the work is done at once.
+
+        :param work: returns what was found, as plain values; empty: nothing to gain.
+        :param decide: gets it, and returns whether a plan was written.
+        """
+        self._made = self._context.run_in_background(lambda: json.dumps(work()).encode()), decide
+        return self._collect()
+
+    def _collect(self) -> bool:
+        """Decide about the plan that is being made, if it is there; return whether a plan was written."""
+        if self._made is None:
+            return False
+        result, decide = self._made
+        try:
+            found = result()
+        except BackgroundError as error:
+            self._epochs.collector.report_error(f"a plan was not made: {error}")
+            found = b"{}"
+        if found is None:
+            return False
+        self._made = None
+        return not self._replaced() and decide(json.loads(found))
+
+    def advance(self) -> None:
+        """Tell the subscription tasks which plan is in force when a change is over, and write a plan that has been made. To be called after every batch."""
+        super().advance()
+        self._collect()
+
     def _adjust(self, cost: float) -> None:
         """Adjust the plan locally, if that is worth the migration.
 
         :param cost: the greatest one of a task, in units of a message.
         """
+        self._make(self._adjusted, partial(self._decide_adjusted, cost))
+
+    def _adjusted(self) -> dict[str, Any]:
         sample = self._sample()
-        if sample is not None:
-            measured = self._measured(sample)
-            plan, found = self._distributor().adjusted(sample, self._settings.selection, measured)
-            moved = round(found.moved * measured["subscriptions"] / sample.n)
-            if found.rounds and (1 - found.after / found.before) * cost > self._settings.beta * moved and self._propose(plan):
-                self._wait = 1
-                self._counters["balance_moved"].inc(moved)
-                return
-            self._counters["balance_refusals"].inc()
+        if sample is None:
+            return {}
+        measured = self._measured(sample)
+        plan, found = self._distributor().adjusted(sample, self._settings.selection, measured)
+        moved = round(found.moved * measured["subscriptions"] / sample.n)
+        return {"plan": plan, "moved": moved, "gain": 1 - found.after / found.before} if found.rounds else {}
+
+    def _decide_adjusted(self, cost: float, found: dict[str, Any]) -> bool:
+        if found and found["gain"] * cost > self._settings.beta * found["moved"] and self._propose(found["plan"]):
+            self._wait = 1
+            self._counters["balance_moved"].inc(found["moved"])
+            return True
+        self._counters["balance_refusals"].inc()
         self._adjust_from, self._wait = self._round + self._wait, min(2 * self._wait, _LONGEST_WAIT)
+        return False
 
     def _repartition(self) -> bool:
         """Try a plan from scratch, or end a takeover; return whether a plan was written."""
         if self._plans.takeover is not None:
+            self._repartition_at = self._round + self._repartition_rounds
             return self._propose(self._distributor().plan())
+        return self._make(self._repartitioned, self._decide_repartitioned)
+
+    def _repartitioned(self) -> dict[str, Any]:
         sample = self._sample()
-        if sample is None:
-            return False
-        plan = self._distributor().repartitioned(sample, self._settings.repartition_gain, self._measured(sample))
-        if plan is None or not self._propose({**plan, TAKEOVER: self._settings.takeover_rest}):
+        plan = None if sample is None else self._distributor().repartitioned(sample, self._settings.repartition_gain, self._measured(sample))
+        return {} if plan is None else {"plan": plan}
+
+    def _decide_repartitioned(self, found: dict[str, Any]) -> bool:
+        self._repartition_at = self._round + self._repartition_rounds  # and not before: a restored task tries again
+        if not found or not self._propose({**found["plan"], TAKEOVER: self._settings.takeover_rest}):
             return False
         self._counters["balance_takeovers"].inc()
         return True

@@ -56,13 +56,25 @@ class _Collector:
         """Send some tasks downstream the present watermark, behind everything that was emitted to them so far, and hold it back no longer."""
         self._task.watermarks.let_go(self._outbox, tasks)
 
-    def send_record(self, topic: str, key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes]] = (), partition: int | None = None) -> None:
+    def send_record(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes]] = (),
+        partition: int | None = None,
+        *,
+        numbered: bool = True,
+    ) -> None:
         """Write a record to an external Kafka topic with this batch; at least once, in order.
 
         The header ``record-id`` (the topology's start, task id and a number) is equal for repetitions of a record, so
         that consumers can drop them.
+
+        :param numbered: False: send no such header, because the record does not follow from the inbox, such as the result of work in the background;
+            consumers recognise repetitions by themselves.
         """
-        self._task.records.send(topic, key, value, headers, partition)
+        self._task.records.send(topic, key, value, headers, partition, numbered=numbered)
 
     def send_records(self, topic: str, keys: Any, values: Any, headers: Sequence[tuple[str, Any]] = ()) -> int:
         """Write many records to an external Kafka topic, given as columns; otherwise like :meth:`send_record`.

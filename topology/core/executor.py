@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 
 from dskype.topology.config import Config
 from dskype.topology.context import TopologyContext
+from dskype.topology.core.background import Result, Work, run_at_once
 from dskype.topology.core.bolt_task import BoltTask
 from dskype.topology.core.frames import OutRecord, OutRecords, expand_records
 from dskype.topology.core.inbox_reader import InboxReader
@@ -148,6 +149,8 @@ class Executor:
         self.is_spout = _is_spout(plan, component)
         self.about_host: Callable[[], Mapping[str, Any]] = dict
         """Returns what reports say of the host."""
+        self.run_in_background: Callable[[Work], Result] = run_at_once
+        """Begins work beside a task; see the attribute of the same name of its context."""
         self._interval_ms = plan.component_conf(component)[Config.TOPOLOGY_EMULATOR_SNAPSHOT_INTERVAL_MS]
         self._snapshot_at = now_ms() + self._interval_ms
         self._worker_hooks = copy.deepcopy(plan.topology.worker_hooks)
@@ -209,10 +212,14 @@ class Executor:
                 self._check_task(found[1], task_id)
                 task.restore(found[1])
                 hosted.saved, hosted.saved_ms = found[0], task.clock.now_ms
+        task.context.run_in_background = self._begin_work
         for problem in self._store.problems:
             task.report_error(problem)
         self._store.problems.clear()
         return hosted
+
+    def _begin_work(self, work: Work) -> Result:
+        return self.run_in_background(work)  # it is set when the tasks are there
 
     def _waiting(self, task_id: int, topics: Iterable[str], positions: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], bool]:
         """Return those partitions of :meth:`InboxReader.waiting` that belong to a task."""

@@ -34,9 +34,10 @@ class RecordSender:
         self._records: list[OutRecord | OutRecords] = []
         self.sent = 0
 
-    def send(self, topic: str, key: Any, value: Any, headers: Iterable[tuple[str, Any]] = (), partition: int | None = None) -> bool:
+    def send(self, topic: str, key: Any, value: Any, headers: Iterable[tuple[str, Any]] = (), partition: int | None = None, *, numbered: bool = True) -> bool:
         """Send a record; return False if it is too large and was refused.
 
+        :param numbered: whether it has the header.
         :raises IllegalArgumentException: Kafka allows no such name of a topic.
         :raises TypeError: a part of the record cannot be sent.
         """
@@ -53,8 +54,10 @@ class RecordSender:
         if size > self._max_bytes:
             self._refuse(topic, key, value, size)
             return False
-        self._records.append(OutRecord(topic, partition, key, value, [("record-id", f"{self._prefix}{self.sent}".encode()), *headers]))
-        self.sent += 1
+        if numbered:
+            headers.insert(0, ("record-id", f"{self._prefix}{self.sent}".encode()))
+            self.sent += 1
+        self._records.append(OutRecord(topic, partition, key, value, headers))
         return True
 
     def send_columns(self, topic: str, keys: Any, values: Any, headers: Iterable[tuple[str, Any]]) -> int:

@@ -10,6 +10,7 @@ An executor gets the records of its partitions one by one, cuts its own batches,
 - Spark may pass on records again, which the executor leaves out.
 - Spouts emit without a record, too.
 - Executors report from time to time and not with each batch.
+- Work in the background takes a while.
 
 Micro-batches take the same path; only the pulses differ, which wake an executor for an idle spout.
 """
@@ -22,6 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dskype.topology.config import Config
+from dskype.topology.core.background import Result, Work
 from dskype.topology.core.executor import Executor, route, start_positions
 from dskype.topology.core.frames import OutRecord, expand_records
 from dskype.topology.core.loss import LostInputError
@@ -113,6 +115,16 @@ class FaultyTopology(SimulatedTopology):
         if self.plan.spec(query.component).is_spout:
             query.executors.pop(index, None)  # another process may have run the last batches
         return super()._last_executor(query, index)
+
+    def _executor(self, query: SimulatedQuery, index: int) -> Executor:
+        executor = super()._executor(query, index)
+        executor.run_in_background = self._run_in_background
+        return executor
+
+    def _run_in_background(self, work: Work) -> Result:
+        """Do the work now; the result is there when it was asked for a drawn number of times."""
+        waits = [work(), *[None] * self._random.choice((0, 1, 4, 16))]
+        return waits.pop
 
     # -- batches ----------------------------------------------------------------------------------
 

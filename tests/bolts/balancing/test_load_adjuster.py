@@ -22,6 +22,7 @@ from dskype.distribution.subscriptions import BooleanSubscription
 from dskype.spouts.batch import Details, MessageBatch
 from dskype.spouts.settings import Settings
 from dskype.topology.context import Counter
+from dskype.topology.core.background import BackgroundError, run_at_once
 from dskype.topology.core.values import pack_state, unpack_state
 
 TASKS = 4
@@ -88,7 +89,7 @@ class Collector:
 
 class Context:
     def __init__(self):
-        self.counters = {}
+        self.counters, self.run_in_background = {}, run_at_once
 
     def register_gauge(self, name, function):
         pass
@@ -204,3 +205,84 @@ def test_a_plan_that_no_record_holds_is_not_written(monkeypatch):
     world = World()
     assert not any(world.round(UNEVEN) for _ in range(3))
     assert "too large for a record" in world.collector.errors[0] and not world.count("balance_decisions") and world.count("balance_refusals") == 1
+
+
+# -- plans that are made in the background --------------------------------------------------------
+
+
+class Later:
+    """Work whose result comes when the test says so."""
+
+    def __init__(self):
+        self.begun = []
+
+    def __call__(self, work):
+        self.begun.append(work)
+        return self.result
+
+    def result(self):
+        return None
+
+
+def background(world):
+    world.context.run_in_background = later = Later()
+    return later
+
+
+def steady(world, costs=UNEVEN):
+    """Let a round pass without a restart; return what has been written."""
+    before = len(world.written)
+    for task, cost in enumerate(costs):
+        world.adjuster.receive(LoadReport(world.plans.version, task, cost, 0.0, 0.0, 0.0))
+    world.adjuster.advance()
+    return [json.loads(value) for value in world.written[before:]]
+
+
+def ready_to_adjust():
+    world = World()
+    world.round(UNEVEN)
+    world.round(UNEVEN)
+    return world, background(world)
+
+
+def test_while_a_plan_is_made_nothing_else_is_decided_and_then_it_is_written():
+    world, later = ready_to_adjust()
+    assert not any(steady(world) for _ in range(8)) and len(later.begun) == 1
+    found = later.begun[0]()
+    later.result = lambda: found
+    world.adjuster._made = (later.result, world.adjuster._made[1])
+    (plan,) = steady(world, [])
+    assert plan["version"] == 1 and world.count("balance_decisions") == 1 and world.count("balance_moved") > 0
+    assert not steady(world) and len(later.begun) == 1, "nothing is decided before the plan has come"
+
+
+def test_a_plan_that_is_made_when_another_one_has_come_is_dropped():
+    world, later = ready_to_adjust()
+    steady(world)
+    other = {"version": 1, "plan": world.plans.present.split(0, 1)}
+    found = later.begun[0]()
+    world.adjuster._made = (lambda: found, world.adjuster._made[1])
+    world.plans.newest = 1
+    world.plans.change(1, other["plan"])
+    assert not steady(world, []) and world.adjuster._made is None and not world.count("balance_refusals")
+
+
+def test_a_plan_whose_making_fails_is_reported_and_asked_for_later():
+    world, later = ready_to_adjust()
+    steady(world)
+
+    def failed():
+        raise BackgroundError("killed")
+
+    world.adjuster._made = (failed, world.adjuster._made[1])
+    assert not steady(world, []) and world.count("balance_refusals") == 1 and "killed" in world.collector.errors[0]
+    assert not steady(world) and len(later.begun) == 2
+
+
+def test_a_restored_task_makes_the_plan_again():
+    world, later = ready_to_adjust()
+    steady(world)
+    state = stored(world.adjuster.snapshot())
+    world.adjuster = world.make()
+    world.adjuster.restore(state)
+    assert not steady(world) and len(later.begun) == 2

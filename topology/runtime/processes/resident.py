@@ -38,6 +38,7 @@ from dskype.topology.planning.plan import inbox_topic, metrics_topic
 from dskype.topology.routing import java_hash
 from dskype.topology.runtime.kafka.reading import KafkaInboxReader
 from dskype.topology.runtime.kafka.record_producer import RecordProducer
+from dskype.topology.runtime.processes.background import ForkedWork
 from dskype.topology.runtime.processes.executor_log import redirect_output
 from dskype.topology.runtime.processes.host import Stop, StopSignal, die_with_parent, set_name
 from dskype.topology.runtime.processes.host_load import HostLoad
@@ -162,6 +163,7 @@ class _Resident:
             reader = KafkaInboxReader(self._payload.kafka)
         executor = Executor(plan, self._component, self._index, store, reader, now_ms, owner=Owner(self._owner, self._payload.term, self._payload.epoch))
         executor.about_host = HostLoad().report
+        executor.run_in_background = lambda work: ForkedWork(work, self._become_fork)
         return executor
 
     def run(self, stop: StopSignal) -> None:
@@ -321,12 +323,7 @@ class _Resident:
         try:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             die_with_parent(parent)
-            # An inherited socket stays open: if the executor were killed, Spark's tasks would wait for this process.
-            for key in list(self._selector.get_map().values()):
-                cast("socket.socket", key.fileobj).close()
-            self._selector.close()
-            if self._input is not None:
-                self._input.forget()
+            self._become_fork()
             os.nice(5)
             self._executor.save_snapshots(self._snapshot, self._leases.confirm if self._leases is not None else lambda: None)
             os.write(write, self._store.handover())
@@ -337,6 +334,16 @@ class _Resident:
             os.write(write, f"{type(error).__name__}: {error}".encode()[:_REASON_BYTES])
         finally:
             os._exit(status)
+
+    def _become_fork(self) -> None:
+        """Let go of what belongs to the process that this one is a fork of."""
+        # An inherited socket stays open: if the executor were killed, Spark's tasks would wait for this process.
+        for key in list(self._selector.get_map().values()):
+            cast("socket.socket", key.fileobj).close()
+        self._selector.close()
+        if self._input is not None:
+            self._input.forget()
+        kernel_cache.told.clear()  # who is told has a client of the brokers
 
     def close(self) -> None:
         """Close the components, within the supervisor's grace period."""

@@ -1,0 +1,60 @@
+"""Work in a fork: its result, its failures, its end with its parent, and what it does not share."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from dskype.topology.core.background import BackgroundError
+from dskype.topology.runtime.processes.background import ForkedWork
+
+LARGE = 3_000_000
+"""Bytes: more than fit into a pipe."""
+
+
+def result(work):
+    while (found := work()) is None:
+        time.sleep(0.01)
+    return found
+
+
+def test_the_result_comes_while_this_process_goes_on():
+    seen = [1]
+    work = ForkedWork(lambda: time.sleep(0.3) or bytes(seen) + b"x" * LARGE, lambda: None)
+    seen[0] = 2
+    assert work() is None, "it runs still"
+    assert result(work) == b"\1" + b"x" * LARGE, "it sees what there was when it began"
+
+
+def test_what_it_does_changes_nothing_here():
+    seen = []
+    assert result(ForkedWork(lambda: str(seen.append(1) or len(seen)).encode(), lambda: seen.append(0))) == b"2" and not seen
+
+
+@pytest.mark.parametrize("end", ["raises", "killed", "exits"])
+def test_a_failure_says_why(end):
+    def work():
+        if end == "raises":
+            raise ValueError("no plan")
+        os.kill(os.getpid(), signal.SIGKILL) if end == "killed" else sys.exit("enough")
+
+    with pytest.raises(BackgroundError, match={"raises": "ValueError: no plan", "killed": "status 9", "exits": "SystemExit: enough"}[end]):
+        result(ForkedWork(work, lambda: None))
+
+
+def test_it_ends_with_its_parent():
+    code = """
+import os, time
+from dskype.topology.runtime.processes.background import ForkedWork
+work = ForkedWork(lambda: time.sleep(60), lambda: None)
+print(work._pid, flush=True)
+os.kill(os.getpid(), 9)
+"""
+    pid = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False).stdout)
+    deadline = time.monotonic() + 20
+    while os.path.exists(f"/proc/{pid}") and open(f"/proc/{pid}/stat").read().split()[2] != "Z":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
