@@ -2,7 +2,7 @@
 
 It tells the subscription tasks which plan is in force (``PartitionMap``), and they report what they do. When all have reported, a *round* is over, and it may decide. A decision becomes a plan, which
 it writes to the topic of plans. From there it comes to all distribution tasks like any other plan: in the same order everywhere, and with a version, so that it counts once. A decision
-follows from the inbox alone, so a restored task writes the same plan again, which is ignored. If somebody else publishes a plan of the same version first, that one counts.
+follows from the inbox alone, so a restored task writes the same plan again, which is ignored; one whose plan is made in the background may write another one, or later. If somebody else publishes a plan of the same version first, that one counts.
 
 It decides nothing while a plan changes, and ignores the first reports after a change.
 """
