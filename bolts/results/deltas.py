@@ -25,7 +25,7 @@ class DeltaBatch(NamedTuple):
 
     :ivar subscriptions: ids.
     :ivar registrations: ``"<partition>-<offset>"``.
-    :ivar ops: int8, ``events.ADD``, ``REMOVE``, ``SCORE`` or one of ``MATCHES``; on the stream plus ``replication.messages.PART`` for a change of one replica's list.
+    :ivar ops: int8, ``events.ADD``, ``REMOVE``, ``SCORE`` or one of ``MATCHES``; on the stream plus ``protocol.merging.PART`` for a change of one replica's list.
     :ivar watermarks: int64.
     :ivar messages: ids as JSON text; of an update of an object, ``,"object":`` and the object's id follow.
     :ivar scores: float64, read where the op is ``ADD``, ``SCORE`` or ``SCORED_MATCH``.

@@ -40,7 +40,7 @@ class Changes(NamedTuple):
     For every watermark *w*, the changes up to *w* turn the previous list of an active slot into its list at *w*.
 
     :ivar slot: int32[n].
-    :ivar op: int8[n]: 0, the message entered the list; 1, it left.
+    :ivar op: int8[n]: 0, the message entered the list; 1, it left; ``events.SCORE``, where a list was taken over from an earlier registration: its score has changed.
     :ivar seq: int64[n].
     :ivar score: float64[n].
     :ivar rank: int32[n], from 1, in the list after all changes at that watermark; 0 for a message that left.
