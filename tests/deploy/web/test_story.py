@@ -123,7 +123,6 @@ def test_the_page_of_all_subscriptions_shows_those_that_are_paused_and_what_cann
     fields = {"type": "topk", "text": "<b>tea</b>", "lat": 43.0, "lon": -87.9, "k": 3, "alpha": 0.5, "ttl_s": 5000.0}
     assert post(served, "subscriptions", {"id": "park", **fields})[0] == 200
     browser.open(f"{served.url}#token={TOKEN}")
-    browser.run("localStorage.clear()")
     browser.open(f"{served.url}dskype/subscriptions.html")
     browser.click("//button[@aria-label='pause odd']")
     browser.wait("document.querySelector('#answer').innerText.includes('unknown')")

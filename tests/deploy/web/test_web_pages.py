@@ -22,7 +22,6 @@ from .test_result_feed import write_result
 def test_a_subscription_made_in_the_form_shows_its_results(browser, kafka, served):
     topics = kafka.topology()
     browser.open(f"{served.url}")
-    browser.run("sessionStorage.clear()")
     browser.click("//button[@name='register']")
     assert browser.run("return document.querySelectorAll(':invalid').length") > 0  # the browser asks for what is missing
     fill(browser, {"text": "lake park", "lat": "43.04", "lon": "-87.9", "k": "2", "id": "park"})

@@ -149,7 +149,8 @@ class Browser:
         return self._process.pid
 
     def leave(self) -> None:
-        """Show an empty page, and forget what the console has shown."""
+        """Show an empty page, and forget what the console has shown and what the page has kept: a later server may get the same port, which makes it the same site."""
+        self.run("if (location.protocol.startsWith('http')) { sessionStorage.clear(); localStorage.clear(); }")
         self.open("about:blank")
         self.problems()
 

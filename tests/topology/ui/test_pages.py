@@ -114,8 +114,6 @@ def test_the_page_of_a_component_shows_errors_as_text(browser, served):
 def test_a_topology_is_changed_only_from_a_page_with_the_token(browser, served):
     server, source = served
     browser.open(f"{server.url}topology.html?id={ID}")
-    browser.run("sessionStorage.clear()")
-    browser.open(f"{server.url}topology.html?id={ID}&again=1")
     assert browser.text("#actions").startswith("To change the topology from here")
     browser.open(f"{server.url}#token={TOKEN}")
     assert browser.run("return location.hash") == ""
