@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import itemgetter
-from time import perf_counter
 from typing import Any, cast
 
 from sortedcontainers import SortedList
@@ -276,13 +275,13 @@ class KafkaSpoutTask(SpoutTask):
         while len(due) < budget and self._retries and self._retries[0][0] <= self.clock.now_ms:
             due.append(self._retries.pop(0))
         due.sort(key=itemgetter(1, 2, 3))
-        deadline, done = perf_counter() + self._max_secs, 0
+        deadline, done = self._clock_s() + self._max_secs, 0
         try:
             while done < len(due) and not self.pending_limit() and not self.unfinished:
                 run = _neighbours(due, done)
                 done += len(run)
                 self._emit_again(run)
-                self.unfinished = perf_counter() > deadline and done < len(due)
+                self.unfinished = self._clock_s() > deadline and done < len(due)
         finally:
             self._retries.update(due[done:])
         return budget - done

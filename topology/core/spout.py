@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from dskype.topology.config import Config
+from dskype.topology.core import steady_clock
 from dskype.topology.core._kernels import root_key, stream_ids
 from dskype.topology.core.collectors import SpoutOutputCollector
 from dskype.topology.core.frames import WAKE, Control, DataFrame, Pulse, Segment, Tick
@@ -58,6 +59,8 @@ class SpoutTask(Task):
         self.pending_room: Callable[[], float] = lambda: inf
         """How many tracked tuples ``topology.max.spout.pending`` lets the spouts of this executor emit now."""
         self._max_secs = self.conf[Config.TOPOLOGY_EMULATOR_PULSE_MAX_MS] / 1000
+        # Asked for each tuple, so it is the cheaper clock; but a simulation has its own, or a run would depend on how busy the machine is.
+        self._clock_s: Callable[[], float] = perf_counter if now_ms is steady_clock.now_ms else lambda: now_ms() / 1000
         self.unpackable_ids = False
 
     def _open(self) -> None:
@@ -140,7 +143,7 @@ class SpoutTask(Task):
     def _emit_loop(self) -> None:
         collector = self.collector
         first = collector.emits
-        deadline = perf_counter() + self._max_secs
+        deadline = self._clock_s() + self._max_secs
         self.idle = self.unfinished = False
         full = self._roots_made + self.pending_room()  # nothing but emitting changes the number of pending trees here
         while self._roots_made < full:
@@ -151,7 +154,7 @@ class SpoutTask(Task):
                 return
             if collector.emits - first >= self.credit:
                 return
-            if perf_counter() > deadline:
+            if self._clock_s() > deadline:
                 self.unfinished = True
                 return
 

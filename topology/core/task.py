@@ -55,7 +55,7 @@ class Task:
 
     :param plan: the topology plan.
     :param task: the task id.
-    :param now_ms: wall clock, for statistics and error times only.
+    :param now_ms: wall clock, for statistics, error times, and how long a spout may be asked for tuples.
     :ivar version: the next inbox offset.
     :ivar suppressed: see above.
     """

@@ -1,5 +1,6 @@
 """What a spout task emits, and when."""
 
+import itertools
 import random
 
 import pytest
@@ -35,12 +36,12 @@ class Breaking(Spout):
         self._collector.emit([self._calls])
 
 
-def make_task(good):
+def make_task(good, now_ms=lambda: 0):
     builder = TopologyBuilder()
     builder.set_spout("spout", Breaking(good))
     builder.set_bolt("bolt", IdentityBolt("x")).shuffle_grouping("spout")
     plan = TopologyPlan.build("t", "t-1-0", {"topology.acker.executors": 0}, builder.create_topology())
-    task = make_spout_task(plan, plan.component_tasks("spout")[0], lambda: 0, None, None, None)
+    task = make_spout_task(plan, plan.component_tasks("spout")[0], now_ms, None, None, None)
     task.start()
     return plan, task
 
@@ -55,6 +56,11 @@ def test_a_spout_emits_what_its_pulse_allows():
     plan, task = make_task(1000)
     assert pulse(plan, task, encode_control("activate", 0), encode_pulse(1, 0, 30)) == 30
     assert task.credit == 0
+
+
+def test_how_long_a_spout_is_asked_follows_from_the_clock_of_the_simulation():
+    plan, task = make_task(1000, itertools.count(0, 7).__next__)
+    assert pulse(plan, task, encode_control("activate", 0), encode_pulse(1, 0, 30)) == 3 and task.unfinished, "of 20 ms"
 
 
 def test_what_a_spout_emitted_before_it_broke_is_taken_off_its_credit():
