@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar, cast
 
-from dskype.topology.core.background import Result, Work, run_at_once
+from dskype.topology.background import Result, Work, run_at_once
 from dskype.topology.errors import IllegalArgumentException, text_of
 from dskype.topology.fields import Fields, GlobalStreamId
 from dskype.topology.hooks import TaskHook

@@ -26,7 +26,7 @@ from dskype.distribution.learning.recent_sample import RecentSample
 from dskype.distribution.subscriptions import Subscription
 from dskype.spouts.batch import MessageBatch
 from dskype.spouts.settings import BalanceSettings
-from dskype.topology.core.background import BackgroundError, Result
+from dskype.topology.background import BackgroundError, Result
 
 __all__ = ["LoadAdjuster"]
 

@@ -28,9 +28,9 @@ from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple
 
+from dskype.topology.background import Result, Work, run_at_once
 from dskype.topology.config import Config
 from dskype.topology.context import TopologyContext
-from dskype.topology.core.background import Result, Work, run_at_once
 from dskype.topology.core.bolt_task import BoltTask
 from dskype.topology.core.frames import OutRecord, OutRecords, expand_records
 from dskype.topology.core.inbox_reader import InboxReader

@@ -22,8 +22,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from dskype.topology.background import Result, Work
 from dskype.topology.config import Config
-from dskype.topology.core.background import Result, Work
 from dskype.topology.core.executor import Executor, route, start_positions
 from dskype.topology.core.frames import OutRecord, expand_records
 from dskype.topology.core.loss import LostInputError

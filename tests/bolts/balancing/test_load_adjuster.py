@@ -21,8 +21,8 @@ from dskype.distribution.hybrid.distributor import HybridDistributor
 from dskype.distribution.subscriptions import BooleanSubscription
 from dskype.spouts.batch import Details, MessageBatch
 from dskype.spouts.settings import Settings
+from dskype.topology.background import BackgroundError, run_at_once
 from dskype.topology.context import Counter
-from dskype.topology.core.background import BackgroundError, run_at_once
 from dskype.topology.core.values import pack_state, unpack_state
 
 TASKS = 4

@@ -1,4 +1,4 @@
-"""Work in a copy of this process, which goes on meanwhile; see :mod:`dskype.topology.core.background`."""
+"""Work in a copy of this process, which goes on meanwhile; see :mod:`dskype.topology.background`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import tempfile
 from collections.abc import Callable
 
-from dskype.topology.core.background import BackgroundError, Work
+from dskype.topology.background import BackgroundError, Work
 from dskype.topology.runtime.processes.host import die_with_parent, set_name
 
 __all__ = ["ForkedWork"]

@@ -5,10 +5,11 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from dskype.topology.core.background import BackgroundError
+from dskype.topology.background import BackgroundError
 from dskype.topology.runtime.processes.background import ForkedWork
 
 LARGE = 3_000_000
@@ -55,6 +56,6 @@ os.kill(os.getpid(), 9)
 """
     pid = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False).stdout)
     deadline = time.monotonic() + 20
-    while os.path.exists(f"/proc/{pid}") and open(f"/proc/{pid}/stat").read().split()[2] != "Z":
+    while (stat := Path(f"/proc/{pid}/stat")).exists() and stat.read_text().split()[2] != "Z":
         assert time.monotonic() < deadline
         time.sleep(0.05)
