@@ -22,6 +22,8 @@ def page(browser, kafka, served):
     run_plan(kafka, LANGUAGE)
     browser.open(f"{served.url}#token={TOKEN}")
     browser.open(f"{served.url}index.html")
+    browser.run("localStorage.clear()")
+    browser.open(served.url)
     yield browser
     assert browser.problems() == []
 
