@@ -39,6 +39,9 @@ _SAMPLED_ROUNDS = 5
 _LONGEST_WAIT = 64
 """The most rounds before the sample is asked again."""
 
+_LONGEST_MADE = 64
+"""The most rounds that a plan may take to be made: its process may stand still."""
+
 _FEWEST = 4
 """Nothing is decided from fewer messages or subscriptions."""
 
@@ -64,6 +67,7 @@ class LoadAdjuster(Balancer):
         self._repartition_at = self._repartition_rounds
         self._context = context
         self._made: tuple[Result, Callable[[dict[str, Any]], bool]] | None = None  # a plan that is being made, and what decides about it
+        self._made_since = 0  # round
         self._counters = {name: context.register_counter(name) for name in ("balance_moved", "balance_takeovers", "balance_refusals")}
 
     def _distributor(self) -> HybridDistributor:
@@ -117,6 +121,8 @@ class LoadAdjuster(Balancer):
         limit = self._distributor().options["sigma"] * (1 + self._settings.tolerance)
         self._strained = self._strained + 1 if max(costs) > limit * min(costs) else 0
         if self._made is not None:
+            if self._round - self._made_since >= _LONGEST_MADE:
+                self._fail(f"it was not there after {_LONGEST_MADE} rounds", self._made[1])
             return
         if self._repartition_rounds and self._round >= self._repartition_at:
             if self._repartition() or self._made is not None:
@@ -141,8 +147,18 @@ class LoadAdjuster(Balancer):
         :param work: returns what was found, as plain values; empty: nothing to gain.
         :param decide: gets it, and returns whether a plan was written.
         """
-        self._made = self._context.run_in_background(lambda: json.dumps(work()).encode()), decide
+        self._made_since = self._round
+        try:
+            self._made = self._context.run_in_background(lambda: json.dumps(work()).encode()), decide
+        except BackgroundError as error:
+            return self._fail(error, decide)
         return self._collect()
+
+    def _fail(self, error: object, decide: Callable[[dict[str, Any]], bool]) -> bool:
+        """Report that a plan was not made, and decide as if there were nothing to gain."""
+        self._made = None
+        self._epochs.collector.report_error(f"a plan was not made: {error}")
+        return decide({})
 
     def _collect(self) -> bool:
         """Decide about the plan that is being made, if it is there; return whether a plan was written."""
@@ -152,8 +168,7 @@ class LoadAdjuster(Balancer):
         try:
             found = result()
         except BackgroundError as error:
-            self._epochs.collector.report_error(f"a plan was not made: {error}")
-            found = b"{}"
+            return self._fail(error, decide)
         if found is None:
             return False
         self._made = None

@@ -279,6 +279,26 @@ def test_a_plan_whose_making_fails_is_reported_and_asked_for_later():
     assert not steady(world) and len(later.begun) == 2
 
 
+def test_a_plan_that_cannot_be_begun_is_reported_and_asked_for_later():
+    world, _ = ready_to_adjust()
+
+    def refused(work):
+        raise BackgroundError("no room")
+
+    world.context.run_in_background = refused
+    assert not steady(world) and world.count("balance_refusals") == 1 and "no room" in world.collector.errors[0]
+
+
+def test_a_plan_whose_process_stands_still_is_given_up():
+    world, later = ready_to_adjust()
+    for _ in range(66):
+        assert not steady(world) and len(later.begun) == 1
+        if world.collector.errors:
+            break
+    assert "64 rounds" in world.collector.errors[0] and world.count("balance_refusals") == 1
+    assert not steady(world) and len(later.begun) == 2
+
+
 def test_a_restored_task_makes_the_plan_again():
     world, later = ready_to_adjust()
     steady(world)

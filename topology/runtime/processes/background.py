@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -19,22 +20,27 @@ _REASON_CHARACTERS = 2_000
 
 
 class ForkedWork:
-    """Work that runs in a fork until it is done, or this process ends. Called, it tells the result.
+    """Work that runs in a fork until it is done, this process ends, or nobody refers to it any more. Called, it tells the result.
 
     ::
 
         running ---- the fork ends ----> done, or failed
+           +-------- nobody refers to it ----> killed
 
     :param work: uses no client of a broker or a store, because those belong to this process.
     :param prepare: called in the fork at first: closes what others would wait for.
+    :raises BackgroundError: there is no room for a file or a process.
     """
 
     def __init__(self, work: Work, prepare: Callable[[], None]) -> None:
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - read when the fork has ended
-        parent = os.getpid()
-        self._pid = os.fork()
+        self._parent, self._pid = os.getpid(), -1
+        try:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115 - read when the fork has ended
+            self._pid = os.fork()
+        except OSError as error:
+            raise BackgroundError("Work in the background could not begin.", given=str(error)) from error
         if self._pid == 0:
-            self._run(work, prepare, parent)
+            self._run(work, prepare, self._parent)
 
     def _run(self, work: Work, prepare: Callable[[], None], parent: int) -> None:
         status = 1
@@ -62,9 +68,17 @@ class ForkedWork:
         pid, status = os.waitpid(self._pid, os.WNOHANG)
         if not pid:
             return None
+        self._pid = -1
         with self._file as file:
             file.seek(0)  # the fork shares the position
             found = file.read()
         if status:
             raise BackgroundError("Work in the background failed.", given=found.decode(errors="replace") or f"its process ended with status {status}")
         return found
+
+    def __del__(self) -> None:
+        """Kill a fork whose result nobody will ask for."""
+        if self._pid > 0 and os.getpid() == self._parent:  # and not where another fork lets go of its copy
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(self._pid, signal.SIGKILL)
+                os.waitpid(self._pid, 0)

@@ -59,3 +59,22 @@ os.kill(os.getpid(), 9)
     while (stat := Path(f"/proc/{pid}/stat")).exists() and stat.read_text().split()[2] != "Z":
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_it_ends_when_nobody_asks_for_its_result_any_more_and_not_when_a_fork_forgets_it():
+    work = ForkedWork(lambda: time.sleep(60) or b"", lambda: None)
+    pid = work._pid
+    forgetting = ForkedWork(lambda: work.__del__() or b"forgotten", lambda: None)
+    assert result(forgetting) == b"forgotten" and work() is None
+    os.kill(pid, signal.SIGSTOP)  # even one that stands still
+    work = forgetting = None
+    assert not os.path.exists(f"/proc/{pid}")
+
+
+def test_without_room_for_a_process_it_says_so(monkeypatch):
+    def fork():
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", fork)
+    with pytest.raises(BackgroundError, match="Resource temporarily unavailable"):
+        ForkedWork(bytes, lambda: None)
