@@ -6,7 +6,7 @@ it is asked again later and later.
 
 Once in a long period a plan from scratch is tried on the sample, and *takes over* if it is much better (:class:`~dskype.bolts.placement.plans.Takeover`). A takeover that is not over by the next time ends then.
 
-Plans are made in the background, because messages would wait for one for up to seconds. Until it is there nothing else is decided. A restored task does not know of it, and decides again by later reports.
+Plans are made in the background, because messages would wait for seconds. Until a plan is there, nothing else is decided. A restored task has forgotten a plan that was being made, and decides again by later reports.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SAMPLED_ROUNDS = 5
 _LONGEST_WAIT = 64
 """The most rounds before the sample is asked again."""
 
-_LONGEST_MADE = 64
+_LONGEST_MAKING = 64
 """The most rounds that a plan may take to be made: its process may stand still."""
 
 _FEWEST = 4
@@ -66,8 +66,8 @@ class LoadAdjuster(Balancer):
         self._repartition_rounds = -(-settings.repartition_ms // settings.period_ms)
         self._repartition_at = self._repartition_rounds
         self._context = context
-        self._made: tuple[Result, Callable[[dict[str, Any]], bool]] | None = None  # a plan that is being made, and what decides about it
-        self._made_since = 0  # round
+        self._making: tuple[Result, Callable[[dict[str, Any]], bool]] | None = None  # a plan that is being made, and what decides about it
+        self._making_since = 0  # round
         self._counters = {name: context.register_counter(name) for name in ("balance_moved", "balance_takeovers", "balance_refusals")}
 
     def _distributor(self) -> HybridDistributor:
@@ -120,12 +120,12 @@ class LoadAdjuster(Balancer):
             return
         limit = self._distributor().options["sigma"] * (1 + self._settings.tolerance)
         self._strained = self._strained + 1 if max(costs) > limit * min(costs) else 0
-        if self._made is not None:
-            if self._round - self._made_since >= _LONGEST_MADE:
-                self._fail(f"it was not there after {_LONGEST_MADE} rounds", self._made[1])
+        if self._making is not None:
+            if self._round - self._making_since >= _LONGEST_MAKING:
+                self._fail(f"it was not there after {_LONGEST_MAKING} rounds", self._making[1])
             return
         if self._repartition_rounds and self._round >= self._repartition_at:
-            if self._repartition() or self._made is not None:
+            if self._repartition() or self._making is not None:
                 return
         if self._strained >= _PATIENCE and self._round >= self._adjust_from and self._plans.takeover is None:
             self._adjust(max(costs))
@@ -147,31 +147,31 @@ class LoadAdjuster(Balancer):
         :param work: returns what was found, as plain values; empty: nothing to gain.
         :param decide: gets it, and returns whether a plan was written.
         """
-        self._made_since = self._round
+        self._making_since = self._round
         try:
-            self._made = self._context.run_in_background(lambda: json.dumps(work()).encode()), decide
+            self._making = self._context.run_in_background(lambda: json.dumps(work()).encode()), decide
         except BackgroundError as error:
             return self._fail(error, decide)
         return self._collect()
 
     def _fail(self, error: object, decide: Callable[[dict[str, Any]], bool]) -> bool:
         """Report that a plan was not made, and decide as if there were nothing to gain."""
-        self._made = None
+        self._making = None
         self._epochs.collector.report_error(f"a plan was not made: {error}")
         return decide({})
 
     def _collect(self) -> bool:
         """Decide about the plan that is being made, if it is there; return whether a plan was written."""
-        if self._made is None:
+        if self._making is None:
             return False
-        result, decide = self._made
+        result, decide = self._making
         try:
             found = result()
         except BackgroundError as error:
             return self._fail(error, decide)
         if found is None:
             return False
-        self._made = None
+        self._making = None
         return not self._replaced() and decide(json.loads(found))
 
     def advance(self) -> None:

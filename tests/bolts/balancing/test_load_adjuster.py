@@ -250,7 +250,7 @@ def test_while_a_plan_is_made_nothing_else_is_decided_and_then_it_is_written():
     assert not any(steady(world) for _ in range(8)) and len(later.begun) == 1
     found = later.begun[0]()
     later.result = lambda: found
-    world.adjuster._made = (later.result, world.adjuster._made[1])
+    world.adjuster._making = (later.result, world.adjuster._making[1])
     (plan,) = steady(world, [])
     assert plan["version"] == 1 and world.count("balance_decisions") == 1 and world.count("balance_moved") > 0
     assert not steady(world) and len(later.begun) == 1, "nothing is decided before the plan has come"
@@ -261,10 +261,10 @@ def test_a_plan_that_is_made_when_another_one_has_come_is_dropped():
     steady(world)
     other = {"version": 1, "plan": world.plans.present.split(0, 1)}
     found = later.begun[0]()
-    world.adjuster._made = (lambda: found, world.adjuster._made[1])
+    world.adjuster._making = (lambda: found, world.adjuster._making[1])
     world.plans.newest = 1
     world.plans.change(1, other["plan"])
-    assert not steady(world, []) and world.adjuster._made is None and not world.count("balance_refusals")
+    assert not steady(world, []) and world.adjuster._making is None and not world.count("balance_refusals")
 
 
 def test_a_plan_whose_making_fails_is_reported_and_asked_for_later():
@@ -274,7 +274,7 @@ def test_a_plan_whose_making_fails_is_reported_and_asked_for_later():
     def failed():
         raise BackgroundError("killed")
 
-    world.adjuster._made = (failed, world.adjuster._made[1])
+    world.adjuster._making = (failed, world.adjuster._making[1])
     assert not steady(world, []) and world.count("balance_refusals") == 1 and "killed" in world.collector.errors[0]
     assert not steady(world) and len(later.begun) == 2
 
