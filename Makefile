@@ -24,6 +24,10 @@ PYTHONPYCACHEPREFIX ?= $(CURDIR)/build/bytecode
 export PYTHONPYCACHEPREFIX
 endif
 
+# Tests walk through many small objects. With Python's own allocator, whose memory is in pages of 4 KiB, a virtual machine spends a quarter of their time
+# on looking up pages. tests/conftest.py keeps these settings from what tests start.
+HUGE_PAGES := PYTHONMALLOC=malloc GLIBC_TUNABLES=glibc.malloc.hugetlb=1
+
 .DEFAULT_GOAL := help
 .PHONY: help setup run topology docs docs-serve check test lint types prepared lab-test bench-guard relock chaos attack sbom doctor clean compose-up compose-demo compose-down compose-logs
 
@@ -75,14 +79,14 @@ prepared: $(INSTALLED)
 	@$(MAKE) --no-print-directory -j 2 setup lint types
 
 check: prepared ## Run lint, types and the fast tests: no Spark, no Kafka, no long schedules, no laboratory
-	@$(BIN)/python -m pytest -q $(subst -n 4,-n 2,$(PYTEST_FLAGS)) -m fast $(PYTEST_ARGS)
+	@$(HUGE_PAGES) $(BIN)/python -m pytest -q $(subst -n 4,-n 2,$(PYTEST_FLAGS)) -m fast $(PYTEST_ARGS)
 
 test: prepared ## Run all tests, after lint and types; at the end stand the slowest tests and files, and what each tier took
-	@$(BIN)/python -m pytest $(PYTEST_FLAGS) --times $(PYTEST_ARGS) || { code=$$?; \
+	@$(HUGE_PAGES) $(BIN)/python -m pytest $(PYTEST_FLAGS) --times $(PYTEST_ARGS) || { code=$$?; \
 	  if [ $$code -eq 5 ]; then echo "error: no test was run; expected at least one, given: PYTEST_ARGS='$(PYTEST_ARGS)'" >&2; fi; exit $$code; }
 
 lab-test: $(INSTALLED) ## Run the tests of the laboratory only: indexes and experiments of papers, benchmarks
-	@$(BIN)/python -m pytest -q $(PYTEST_FLAGS) --times -m lab $(PYTEST_ARGS)
+	@$(HUGE_PAGES) $(BIN)/python -m pytest -q $(PYTEST_FLAGS) --times -m lab $(PYTEST_ARGS)
 
 bench-guard: setup ## Compare the speed of this state with an earlier one, in turn, in one run (GUARD_ARGS='--against REVISION')
 	@$(BIN)/python -P -m dskype.deploy.lab.guard $(GUARD_ARGS)

@@ -85,7 +85,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Measure the tests, if wanted."""
+    """Measure the tests, if wanted. What tests start has the memory that users give it, and not that of ``make test``."""
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        for setting in ("PYTHONMALLOC", "GLIBC_TUNABLES"):
+            os.environ.pop(setting, None)
     if config.getoption("times"):
         config.pluginmanager.register(tiers.Times())
 

@@ -26,7 +26,7 @@ from dskype.topology.runtime.spark.session import archive_options
 __all__ = ["Standalone", "Worker", "standalone"]
 
 _SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
-_START_S = 60.0
+_START_S = 180.0
 
 
 class Worker:
