@@ -85,8 +85,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Measure the tests, if wanted. What tests start has the memory that users give it, and not that of ``make test``."""
-    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+    """Measure the tests, if wanted, and hide the Makefile's ``HUGE_PAGES`` from what tests start: it runs as users run it."""
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):  # pytest-xdist passes the settings on to the processes that run tests
         for setting in ("PYTHONMALLOC", "GLIBC_TUNABLES"):
             os.environ.pop(setting, None)
     if config.getoption("times"):

@@ -198,14 +198,14 @@ class Strikes:
 
         :param choose: chooses the index of the task.
         """
-        first = wait_for(lambda: self._inboxes.first_move(after), 300, f"a move after version {after}")
+        first = wait_for(lambda: self._inboxes.first_move(after), 120, f"a move after version {after}")
         index = choose(first)
         pid = self._pid(component, index)
         killed = time.monotonic()
         os.kill(pid, signal.SIGKILL)
         wait_for(lambda: not alive({pid}), 30, f"the end of process {pid}")
         ends = self._inboxes.ends()
-        wait_for(lambda: self._inboxes.has_ended(first.version), 300, f"the end of change {first.version}")
+        wait_for(lambda: self._inboxes.has_ended(first.version), 120, f"the end of change {first.version}")
         seconds = round(time.monotonic() - killed, 1)
         wait_for(lambda: self._pid(component, index) != pid, 60, "another process")
         events = [event for event in self._inboxes.events if event.version == first.version]
