@@ -80,16 +80,21 @@ def plain_plan(name: str) -> TopologyPlan:
 
 
 def make_plain(name: str) -> bytes:
-    """Run a plain topology halfway."""
+    """Run a plain topology until a third of its results are out, every bolt has saved its state, and a driver would have dropped records that precede it."""
     time_ms = [1_000_000]
     sim = simulate(plain_plan(name), MemoryLog(lambda: time_ms[0]), lambda: time_ms[0], seed=SEED)
     sim.activate()
     bolts = [t for c in sim.plan.component_ids if not sim.plan.spec(c).is_spout for t in sim.plan.component_tasks(c)]
-    while len(sim.log.records("out")) < plain.N // 3 or not all(map(sim.store.versions, bolts)):
+    while len(sim.log.records("out")) < plain.N // 3 or not all(map(sim.store.versions, bolts)) or not _dropped(sim):
         sim.tick_clock()
         sim.run(9)
+        sim.drop_old_records()
         time_ms[0] += 200
     return kept(sim, time_ms[0])
+
+
+def _dropped(sim: SimulatedTopology) -> bool:
+    return any(sim.log.begin(t, p) for t in sim.log.topics() for p in range(sim.log.partitions(t)))
 
 
 def go_on_plain(name: str, path: Path, seed: int | None = None) -> SimulatedTopology:

@@ -23,6 +23,7 @@ from kafka.admin import (
 
 from dskype.deploy.machine.broker import EmbeddedBroker
 from tests.security.certificates import Authority, Identity
+from tests.topology.runtime.helpers import wait_for
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
@@ -76,6 +77,8 @@ def _grant(broker: EmbeddedBroker, acls: list[ACL]) -> None:
     admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
     try:
         assert len(admin.create_acls(acls)["succeeded"]) == len(acls)
+        # The controller has them. The broker, which this asks, applies them a moment later.
+        wait_for(lambda: all(acl in admin.describe_acls(acl)[0] for acl in acls), 30, "the broker knows the rights")
     finally:
         admin.close()
 
@@ -109,6 +112,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         try:
             for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):  # a request each: Kafka refuses one user twice
                 assert admin.alter_user_scram_credentials([UserScramCredentialUpsertion("ann", mechanism, PASSWORD)]) == {"ann": None}
+            wait_for(lambda: len(admin.describe_user_scram_credentials(["ann"])["ann"]["credential_infos"]) == 2, 30, "the broker knows the passwords")
         finally:
             admin.close()
         tests_own = ResourcePattern(ResourceType.TOPIC, "t", ACLResourcePatternType.PREFIXED)  # the fixture "name"
