@@ -6,13 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-FOLDERS = ("topology", "spouts", "distribution", "bolts", "deploy")
+from tests.sources import MODULES, name_of, tree_of
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Definition = ast.Module | ast.ClassDef | Function
@@ -24,11 +22,6 @@ class Found(NamedTuple):
     name: str
     node: Definition
     owner: ast.ClassDef | None
-
-
-@cache
-def trees() -> dict[Path, ast.Module]:
-    return {p: ast.parse(p.read_text(encoding="utf-8")) for folder in FOLDERS for p in sorted((ROOT / folder).rglob("*.py"))}
 
 
 def _public(name: str) -> bool:
@@ -57,8 +50,8 @@ def public() -> list[Found]:
                 if isinstance(child, ast.ClassDef):
                     visit(f"{name}{child.name}.", child)
 
-    for path, tree in trees().items():
-        name = str(path.relative_to(ROOT))
+    for path, tree in zip(MODULES, map(tree_of, MODULES)):
+        name = name_of(path)
         if tree.body:
             found.append(Found(name, tree, None))
         visit(f"{name}:", tree)
@@ -68,7 +61,7 @@ def public() -> list[Found]:
 @cache
 def classes() -> dict[str, list[ast.ClassDef]]:
     found: dict[str, list[ast.ClassDef]] = {}
-    for tree in trees().values():
+    for tree in map(tree_of, MODULES):
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 found.setdefault(node.name, []).append(node)

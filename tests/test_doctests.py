@@ -9,17 +9,15 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-FOLDERS = ("topology", "spouts", "distribution", "bolts", "deploy")
+from tests import sources
+from tests.sources import ROOT, name_of, text_of, tree_of
 
 
 def _has_examples(path: Path) -> bool:
-    text = path.read_text(encoding="utf-8")
-    if ">>> " not in text:
+    if ">>> " not in text_of(path):
         return False
-    tree = ast.parse(text)
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    return any(">>> " in (ast.get_docstring(node) or "") for node in ast.walk(tree) if isinstance(node, kinds))
+    return any(">>> " in (ast.get_docstring(node) or "") for node in ast.walk(tree_of(path)) if isinstance(node, kinds))
 
 
 def _module(path: Path) -> str:
@@ -27,7 +25,7 @@ def _module(path: Path) -> str:
     return ".".join(("dskype", *(parts[:-1] if parts[-1] == "__init__" else parts)))
 
 
-MODULES = [_module(path) for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")) if _has_examples(path)]
+MODULES = [_module(path) for path in sources.MODULES if _has_examples(path)]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -38,5 +36,5 @@ def test_examples_do_what_they_say(name):
 
 
 def test_only_examples_with_a_broker_are_skipped():
-    skipped = [str(p.relative_to(ROOT)) for folder in FOLDERS for p in (ROOT / folder).rglob("*.py") if "doctest: +SKIP" in p.read_text(encoding="utf-8")]
+    skipped = [name_of(path) for path in sources.MODULES if "doctest: +SKIP" in text_of(path)]
     assert skipped == ["deploy/client/pubsub.py"]

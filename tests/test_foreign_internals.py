@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import ast
 from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-FOLDERS = ("topology", "spouts", "distribution", "bolts", "deploy")
+from tests.sources import MODULES, name_of, tree_of
 
 READ_WITH = {"numba": ("0.68.",), "llvmlite": ("0.50.",), "pyspark": ("4.2.0",), "kafka-python": ("3.0.",)}
 """Package -> beginnings of the versions whose insides the modules below are written for."""
@@ -74,12 +72,10 @@ def insides(tree: ast.Module) -> set[str]:
 
 def test_only_few_modules_use_the_insides_of_other_packages():
     found: dict[str, set[str]] = {}
-    for folder in FOLDERS:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            name = str(path.relative_to(ROOT))
-            if not name.startswith("deploy/lab/"):
-                for package in insides(ast.parse(path.read_text(encoding="utf-8"))):
-                    found.setdefault(package, set()).add(name)
+    for path in MODULES:
+        if not (name := name_of(path)).startswith("deploy/lab/"):
+            for package in insides(tree_of(path)):
+                found.setdefault(package, set()).add(name)
     assert found == USERS
 
 

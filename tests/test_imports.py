@@ -13,9 +13,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
-FOLDERS = ("topology", "spouts", "distribution", "bolts", "deploy")
-"""From the bottom up: each may import itself and those before it."""
+from tests.sources import FOLDERS, MODULES, ROOT, name_of, text_of, tree_of
 
 GROUPS = ("machine", "client", "metrics", "web", "capacity", "verification", "cli", "api", "demo", "lab")
 """The groups of ``deploy/``, from the bottom up: each may import itself and those before it."""
@@ -43,7 +41,7 @@ def _runs(tree: ast.AST) -> Iterator[ast.AST]:
 def modules() -> Mapping[str, Path]:
     """Return module -> file; a package is the module of its ``__init__.py``."""
     found = {}
-    for path in sorted(p for folder in FOLDERS for p in (ROOT / folder).rglob("*.py")):
+    for path in MODULES:
         parts = path.relative_to(ROOT).with_suffix("").parts
         found[".".join(("dskype", *(parts[:-1] if parts[-1] == "__init__" else parts)))] = path
     return found
@@ -56,7 +54,7 @@ def graph() -> Graph:
     found = {}
     for name, path in known.items():
         named: set[str] = set()
-        for node in _runs(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in _runs(tree_of(path)):
             if isinstance(node, ast.Import):
                 named |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
@@ -156,14 +154,13 @@ def test_production_imports_no(what):
 
 
 def test_programs_in_strings_import_modules_that_are_there():
-    """Tests and tools start Python with programs as text, which no linter reads."""
+    """Tests and tools start Python with programs as text, which no linter reads. What they import for themselves is there as well."""
     wrong = set()
-    for path in (p for folder in (*FOLDERS, "tests") for p in (ROOT / folder).rglob("*.py")):
-        texts = (n.value for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.Constant) and isinstance(n.value, str))
-        for name in (name for text in texts for name in re.findall(r"(?:from|import|-m) (dskype(?:\.\w+)+)", text)):
+    for path in (*MODULES, *(ROOT / "tests").rglob("*.py")):
+        for name in re.findall(r"(?:from|import|-m) (dskype(?:\.\w+)+)", text_of(path)):
             file = ROOT.joinpath(*name.split(".")[1:])
             if not file.is_dir() and not file.with_suffix(".py").exists():
-                wrong.add((str(path.relative_to(ROOT)), name))
+                wrong.add((name_of(path), name))
     assert not wrong
 
 

@@ -83,6 +83,7 @@ class _Kafka:
         monkeypatch.setattr(pubsub, "Follower", self.follower)
         monkeypatch.setattr(pubsub, "make_store", self.store)
         monkeypatch.setattr(pubsub, "time", SimpleNamespace(monotonic=lambda: self.seconds, sleep=self.wait, time_ns=time.time_ns))
+        monkeypatch.setattr(pubsub, "AttentiveClock", lambda gap_s: SimpleNamespace(look=lambda: self.seconds))
         monkeypatch.setattr(pubsub.PubSub, "scan", lambda client, topic: self.read(topic))
         monkeypatch.setattr(pubsub.PubSub, "_send", lambda client, *record: self.send(*record[:3]))
         monkeypatch.setattr(pubsub.PubSub, "require", lambda client, *topics: None)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-FOLDERS = ("topology", "spouts", "distribution", "bolts", "deploy")
+from tests.sources import MODULES, name_of, text_of, tree_of
 
 MODULE_LINES = 600
 FUNCTION_LINES = 80
@@ -22,12 +20,6 @@ WIDE_KERNELS: dict[str, str] = {}
 """Exceptions: name -> reason. The lists only get shorter."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-@cache
-def modules() -> dict[str, str]:
-    """Return path -> text."""
-    return {str(p.relative_to(ROOT)): p.read_text(encoding="utf-8") for folder in FOLDERS for p in sorted((ROOT / folder).rglob("*.py"))}
 
 
 @cache
@@ -45,7 +37,7 @@ def functions() -> list[tuple[str, Function]]:
                     yield f"{name}:{inner}", child
             yield from walk(child, name, inner)
 
-    return [found for name, text in modules().items() for found in walk(ast.parse(text), name, "")]
+    return [found for path in MODULES for found in walk(tree_of(path), name_of(path), "")]
 
 
 def parameters(function: Function) -> int:
@@ -66,7 +58,7 @@ def check(found: dict[str, int], exceptions: dict[str, str], most: int) -> None:
 
 
 def test_modules_can_be_held_in_the_head():
-    check({name: len(text.splitlines()) for name, text in modules().items()}, LONG_MODULES, MODULE_LINES)
+    check({name_of(path): len(text_of(path).splitlines()) for path in MODULES}, LONG_MODULES, MODULE_LINES)
 
 
 def test_functions_fit_on_a_screen():

@@ -172,4 +172,4 @@ def test_a_process_with_a_single_test_gets_another_group_or_the_end(monkeypatch)
 
 
 def test_tests_of_the_same_kernels_are_where_the_groups_say():
-    assert all((ROOT / "tests" / place).exists() for place in tiers._SAME_KERNELS)
+    assert all((ROOT / "tests" / place).exists() for place in tiers._TOGETHER)

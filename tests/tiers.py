@@ -22,7 +22,7 @@ import pytest
 
 from dskype.topology.plugins import Plugins
 
-__all__ = ["TIERS", "Times", "groups_file", "in_order", "is_on_the_machine", "scheduler", "tier_of", "write_groups"]
+__all__ = ["TIERS", "Times", "groups_file", "in_order", "is_on_the_machine", "scheduler", "seeds", "tier_of", "write_groups"]
 
 TIERS = {
     "fast": "the code, on simulated topologies: no Spark, no broker",
@@ -37,15 +37,21 @@ _LAB = "tests/deploy/lab/"
 _STARTERS = frozenset({"broker", "bootstrap_servers", "cluster", "window"})
 """Fixtures that start a broker, Spark or a browser."""
 
-_SAME_KERNELS = {
+_TOGETHER = {
     "bolts/boolean/": "boolean",
     "bolts/topk/": "top-k",
     "bolts/merging/": "top-k",
     "bolts/ownership/": "top-k",
     "bolts/window/": "top-k",
     "bolts/test_skype.py": "top-k",
+    "security/test_code.py": "sources",
+    "test_architecture.py": "sources",
+    "test_docstrings.py": "sources",
+    "test_foreign_internals.py": "sources",
+    "test_imports.py": "sources",
+    "test_structure.py": "sources",
 }
-"""Tests that call the same kernels: one process compiles them, not two at once."""
+"""Tests that call the same kernels, or read all sources: one process compiles or parses them, not two at once."""
 
 _SECONDS = {"top-k": 200, "boolean": 120}
 """How much processor time the tests of the same kernels take, about: no mark says it, because they are of several tiers."""
@@ -98,6 +104,11 @@ def tier_of(item: pytest.Item) -> str:
     return "product" if item.get_closest_marker("product") or _STARTERS & _fixtures(item) else "fast"
 
 
+def seeds(count: int) -> list[Any]:
+    """Return the seeds of a test that takes long with all of them: the first one is for the quick loop, the others are ``product``."""
+    return [0, *(pytest.param(seed, marks=pytest.mark.product(schedules=True)) for seed in range(1, count))]
+
+
 def is_on_the_machine(item: pytest.Item) -> bool:
     """Tell whether a test starts or uses Spark, a broker, a browser or containers."""
     mark = item.get_closest_marker("product")
@@ -118,7 +129,7 @@ def group_of(item: pytest.Item) -> str:
     name = item.nodeid if any(mark.kwargs.get("spread") for mark in item.iter_markers()) else file
     if is_on_the_machine(item):
         return f"{_MACHINE}{name}"
-    return next((kernels for place, kernels in _SAME_KERNELS.items() if file.startswith(place)), name)
+    return next((kernels for place, kernels in _TOGETHER.items() if file.startswith(place)), name)
 
 
 def in_order(items: list[pytest.Item]) -> list[pytest.Item]:

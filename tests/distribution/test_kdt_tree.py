@@ -159,6 +159,7 @@ def test_exchanged_leaves_leave_fewer_copies_and_no_greater_load(seed):
     assert exchange_leaves(found)[0].load == pytest.approx(found[0].load) and copies(exchange_leaves(found)) == copies(found)
 
 
+@pytest.mark.product(schedules=True)
 @pytest.mark.parametrize("at_a_time", [7, 300, 16_384])
 def test_what_leaves_share_is_counted_in_little_memory(monkeypatch, at_a_time):
     monkeypatch.setattr(kdt_tree, "_AT_A_TIME", at_a_time)

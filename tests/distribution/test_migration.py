@@ -100,6 +100,7 @@ def drifted(rng):
     return found._replace(messages=found.messages._replace(lat=lat), lat=lat, boxes=boxes)
 
 
+@pytest.mark.product(schedules=True)
 @pytest.mark.parametrize("selection", sorted(SELECTIONS))
 def test_an_adjustment_restores_the_balance_after_a_drift(selection):
     options = {"granularity": 64, "costs": MODEL._asdict(), "theta": 64}
@@ -148,6 +149,7 @@ def test_one_zone_for_everything_is_cut_so_that_it_can_move():
         assert (after.loads() > 0).all() and any(zone.divided for zone in after.gridt.zones) >= (granularity == 1)
 
 
+@pytest.mark.product(schedules=True)
 def test_a_plan_from_scratch_has_to_be_much_better_and_leaves_what_it_can():
     options = {"granularity": 64, "costs": MODEL._asdict(), "theta": 64}
     before = HybridDistributor(6, options, HybridDistributor.learn(6, regional(np.random.default_rng(66), 60.0), options))

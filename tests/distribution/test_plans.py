@@ -52,6 +52,7 @@ def asked(real):
     return questions(np.random.default_rng(2), real[1], real[0].messages.slice(0, 400), 25)
 
 
+@pytest.mark.product(schedules=True)
 @every_partitioned
 def test_what_matters_reaches_its_task_on_real_places(name, real, asked):
     found = make_distributor(name, 32, plan=distributor_class(name).learn(32, real[0]))
@@ -328,6 +329,7 @@ def test_the_topology_learns_from_files_and_takes_plans(tmp_path):
 WORDLESS = Settings.from_conf({"dskype.attributes": {"category": "string"}, "dskype.boolean.wordless": True, "dskype.boolean.prefixes": True})
 
 
+@pytest.mark.product(schedules=True)
 @pytest.mark.parametrize("written", ['category = "c{}"', "museum{:02d}*"])
 @pytest.mark.parametrize("name", ["hybrid", "space-partitioning", "text-partitioning"])
 def test_a_plan_balances_subscriptions_that_no_word_leads_to(name, written):

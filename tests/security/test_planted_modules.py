@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from dskype.deploy.machine import processes
+from tests.sources import MODULES, name_of, text_of, tree_of
 from tests.topology.runtime.helpers import alive, descendants, wait_for
 
 pytestmark = pytest.mark.product(schedules=True)  # starts processes
 
 ROOT = Path(__file__).parents[2]
-MODULES = sorted(p for folder in ("topology", "spouts", "distribution", "bolts", "deploy") for p in (ROOT / folder).rglob("*.py"))
 PLANTED = ("argparse", "json", "msgpack", "multiprocessing", "numpy", "pandas", "pyspark", "selectors", "traceback", "yaml")
 
 
@@ -49,9 +49,10 @@ def dskype(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 def test_only_one_place_builds_the_command_of_a_child_with_our_python():
     others = {
-        str(path.relative_to(ROOT)): node.lineno
+        name_of(path): node.lineno
         for path in MODULES
-        for node in ast.walk(ast.parse(path.read_text()))
+        if "sys.executable" in text_of(path)
+        for node in ast.walk(tree_of(path))
         if isinstance(node, (ast.List, ast.Tuple)) and "sys.executable" in map(ast.unparse, node.elts)
     }
     assert set(others) == {"deploy/machine/processes.py"}, others

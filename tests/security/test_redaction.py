@@ -332,6 +332,7 @@ def test_what_follows_a_secret_and_names_of_classes_stay() -> None:
         assert redact_text(text) == text
 
 
+@pytest.mark.product(schedules=True)
 @pytest.mark.parametrize(
     "piece",
     [

@@ -48,6 +48,7 @@ VOCABULARY = "Coffee coffees CAFÉS cafe\u0301 loose looses Tennessee the willin
 RULES = [("coffee", "café"), ("tea", "coffee"), ("running", "loose")]
 
 
+@pytest.mark.product(schedules=True)
 @pytest.mark.parametrize(
     ("language", "stop", "fold", "synonyms"),
     [

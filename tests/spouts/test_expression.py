@@ -83,6 +83,7 @@ def test_a_written_expression_is_read_back():
         assert parse(to_text(found), Tokenizer(["the"])) == found
 
 
+@pytest.mark.product(schedules=True)
 @pytest.mark.parametrize("language", [languages.PLAIN._replace(max_depth=64), languages.WHOLE], ids=["words", "whole language"])
 def test_a_random_tree_is_written_and_read_back(language):
     rng, tokenizer = random.Random(4), Tokenizer(languages.STOP_WORDS)
@@ -333,6 +334,7 @@ DEEP_OF_ALL = "ATLEAST 2 OF (a, b, c AND NOT (NOT x OR NOT (" * 3 + "d OR e" + "
 """Also as deep, of all operators."""
 
 
+@pytest.mark.product(schedules=True)
 def test_any_text_is_an_expression_within_the_limits_or_refused_with_a_position():
     rng = random.Random(7)
     pieces = [
@@ -567,6 +569,7 @@ def test_with_one_field_or_none_there_are_no_fields():
             parse("title:tea", Tokenizer(), Language(fields=fields))
 
 
+@pytest.mark.product(schedules=True)
 def test_any_text_about_attributes_is_an_expression_or_refused_with_a_position():
     rng, tokenizer = random.Random(8), Tokenizer(["the"])
     pieces = "price category tags open since tea the AND OR NOT IN HAS ATLEAST 2 OF ( ) , < <= > >= = == != ≤ ≠ 5 -1e3 1e999 ٣ true 2026-01-31 exists( title: body:".split()

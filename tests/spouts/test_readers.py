@@ -240,6 +240,7 @@ def test_plain_lines_are_numbered_and_blank_ones_left_out(tmp_path):
     assert found[1][0] == 4 and "more than 4,194,304 bytes" in str(found[1][1])
 
 
+@pytest.mark.product(schedules=True)
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "a.jsonl.gz", "a.jsonl.zst"])
 def test_a_long_file_needs_little_memory(tmp_path, name):
     record = {"id": 1, "text": "x" * 900, "lat": 1.5, "lon": 2.5}

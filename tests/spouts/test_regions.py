@@ -300,6 +300,7 @@ def test_polygons_of_many_corners_against_the_oracle(corners, middle):
     assert found == [naive_regions.gap_m(region, *place) == 0 for place in places] and len(set(found)) == 2
 
 
+@pytest.mark.product(schedules=True)
 @pytest.mark.parametrize("reach", [40.0, 0.05, 1e-8])
 def test_the_picture_of_a_polygon_agrees_with_its_edges(reach):
     """Places lie on the borders of cells, beside them, on edges and anywhere; a few are decided by the oracle too, which computes with fractions."""

@@ -6,7 +6,6 @@ import ast
 import decimal
 import math
 import random
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +15,7 @@ from dskype.deploy.verification import _kernels as verification
 from dskype.spouts.recency import least_scores
 from dskype.spouts.score_kernels import LEAST, score, score_anywhere, ssim, time_score, time_scores
 from tests import naive
-
-ROOT = Path(__file__).parents[2]
+from tests.sources import MODULES, name_of, text_of, tree_of
 
 PARTS = {
     "spouts/score_kernels.py": "the formula",
@@ -40,13 +38,12 @@ PARTS = {
 
 def computes_with_the_rest_of_alpha(path):
     """Tell whether a module has an expression like 1 - alpha."""
-    minuses = (n for n in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Sub))
+    minuses = (n for n in ast.walk(tree_of(path)) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Sub))
     return any(isinstance(n.left, ast.Constant) and n.left.value == 1 and "alpha" in ast.unparse(n.right) for n in minuses)
 
 
 def test_no_other_module_has_a_formula_of_its_own():
-    files = [path for folder in ("topology", "spouts", "distribution", "bolts", "deploy") for path in (ROOT / folder).rglob("*.py")]
-    assert {str(path.relative_to(ROOT)) for path in files if computes_with_the_rest_of_alpha(path)} == PARTS.keys()
+    assert {name_of(path) for path in MODULES if "alpha" in text_of(path) and computes_with_the_rest_of_alpha(path)} == PARTS.keys()
 
 
 def test_all_oracles_agree_with_it_to_the_last_bit():

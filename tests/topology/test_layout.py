@@ -3,6 +3,8 @@
 import ast
 from pathlib import Path
 
+from tests.sources import tree_of
+
 TOPOLOGY = Path(__file__).parents[2] / "topology"
 ROOT = "dskype.topology"
 RUNTIME = ("planning", "routing", "core", "nimbus", "ui", "simulated", "runtime")
@@ -42,7 +44,7 @@ def modules() -> dict[str, Path]:
 def imported(path: Path, known: dict[str, Path]) -> set[str]:
     """Return the modules of ``topology`` that a file imports, in functions and for annotations, too."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(tree_of(path)):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -68,7 +70,7 @@ def test_imports_inside_functions_have_a_measured_reason():
     inside = {
         (name, alias.name)
         for name, path in modules().items()
-        for function in ast.walk(ast.parse(path.read_text()))
+        for function in ast.walk(tree_of(path))
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
         for node in ast.walk(function)
         if isinstance(node, (ast.Import, ast.ImportFrom))
@@ -127,7 +129,7 @@ def test_only_the_runtime_on_spark_knows_spark_and_kafka():
     """The builder is an exception: it checks with PySpark's pickler that components can be pickled."""
     users = set()
     for name, path in modules().items():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree_of(path)):
             found = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             if {module.split(".")[0] for module in found} & {"pyspark", "kafka"}:
                 users.add(name)

@@ -15,6 +15,7 @@ import pytest
 
 import dskype
 from dskype.deploy.machine.extras import SPARK
+from tests.sources import MODULES, text_of, tree_of
 
 ROOT = Path(__file__).parents[3]
 TEXT = (ROOT / "docs/reference/api.md").read_text(encoding="utf-8")
@@ -122,7 +123,7 @@ dskype.Skype
 def test_none_of_our_modules_imports_names_through_the_package():
     """An import names the module that defines a name, so that the order of the folders stays visible."""
     through = set()
-    for path in (p for folder in ("topology", "spouts", "distribution", "bolts", "deploy") for p in (ROOT / folder).rglob("*.py")):
-        if any(isinstance(node, ast.ImportFrom) and node.module == "dskype" for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))):
+    for path in (path for path in MODULES if "from dskype import" in text_of(path)):
+        if any(isinstance(node, ast.ImportFrom) and node.module == "dskype" for node in ast.walk(tree_of(path))):
             through.add(str(path.parent.relative_to(ROOT)))
     assert not through

@@ -114,6 +114,7 @@ def crowded(client_of, monkeypatch):
     return make
 
 
+@pytest.mark.product(schedules=True)
 @pytest.mark.parametrize("name", ["agrid", "hybrid"])
 def test_a_crowded_part_of_the_world_is_divided_by_the_new_plan(crowded, name):
     client, plan = crowded(name, granularity=500)

@@ -11,6 +11,7 @@ from dskype.topology.fields import Fields
 from dskype.topology.planning.acker import Acker
 from dskype.topology.planning.acker_streams import ACKER_ACK_STREAM_ID, ACKER_FAIL_STREAM_ID, ACKER_INIT_STREAM_ID, ACKER_RESET_TIMEOUT_STREAM_ID
 from dskype.topology.tuples import StreamMeta, TupleBatch
+from tests.tiers import seeds
 
 ANSWERS = ACKER_ACK_STREAM_ID, ACKER_FAIL_STREAM_ID, ACKER_RESET_TIMEOUT_STREAM_ID
 FIELDS = {ACKER_INIT_STREAM_ID: 3, ACKER_ACK_STREAM_ID: 2, ACKER_FAIL_STREAM_ID: 1, ACKER_RESET_TIMEOUT_STREAM_ID: 1}
@@ -105,7 +106,7 @@ def play(seed, n_rounds, n_roots, most):
         assert acker.pending == len(plain.trees)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_every_answer_is_that_of_a_plain_acker(seed):
     play(seed, 250, (5, 60, 3000)[seed % 3], (6, 40, 1500)[seed % 3])
 

@@ -16,6 +16,7 @@ from dskype.topology.simulated.faults import Faults
 from dskype.topology.simulated.faulty import simulate
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.testing import FixedTupleSpout, TestWordCounter
+from tests.tiers import seeds
 
 from .fault_topologies import TOPOLOGIES
 from .storm_helpers import Keep, Life, Script, fed, running
@@ -340,7 +341,7 @@ def test_a_frame_damaged_on_its_way_loses_its_own_tuples_only(how):
         assert tracker.is_failed(lost)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_no_damage_whatever_stops_a_task(seed):
     rng = random.Random(seed)
     builder, spout, _ = counting()
@@ -362,7 +363,7 @@ def test_no_damage_whatever_stops_a_task(seed):
         assert run.sim.pending_records() == 0
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_stray_garbage_changes_nothing_under_faults_either(seed):
     def run(seed, faults):
         topology, conf = TOPOLOGIES["chain"]()

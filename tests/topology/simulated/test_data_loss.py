@@ -14,6 +14,7 @@ from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.simulated.faults import Faults
 from dskype.topology.simulated.faulty import simulate
 from dskype.topology.simulated.log import MemoryLog
+from tests.tiers import seeds
 
 from .storm_helpers import Run
 
@@ -204,7 +205,7 @@ def test_a_broker_that_does_not_answer_loses_nothing_and_restarts_nothing(starte
     assert run.dead_letters() == [] and Numbers.opened == 1
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", seeds(25))
 def test_every_record_is_emitted_once_or_counted_whatever_crashes(seed):
     rng, time_ms = random.Random(seed), [0]
     log = MemoryLog(lambda: time_ms[0])

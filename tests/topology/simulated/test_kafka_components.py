@@ -12,6 +12,7 @@ from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.simulated.faults import Faults
 from dskype.topology.simulated.faulty import simulate
 from dskype.topology.simulated.log import MemoryLog
+from tests.tiers import seeds
 
 from .storm_helpers import Keep, Run, Script
 
@@ -105,7 +106,7 @@ def test_emit_records_needs_a_topology_without_ackers():
         cluster.submit_topology("t", {}, topology(Sums("n"), Keep()))
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_a_spout_with_state_gives_the_same_after_crashes(seed):
     time_ms = [0]
     log = MemoryLog(lambda: time_ms[0])
@@ -465,7 +466,7 @@ class Moody(Bolt):
         declarer.declare(Fields("key", "message"))
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", seeds(80))
 def test_every_record_is_written_exactly_once_by_id_under_faults(seed):
     builder = TopologyBuilder()
     builder.set_spout("in", KafkaSpout("in", first_poll_strategy="LATEST"), 2)

@@ -50,6 +50,7 @@ def test_a_dead_letter_holds_the_beginning_of_a_large_record_and_says_its_size(s
         assert (headers["topic"], headers["offset"], headers["stage"]) == (b"in", b"1", b"translate")
 
 
+@pytest.mark.product(schedules=True)
 def test_keys_and_errors_of_dead_letters_are_cut_too():
     def complain(topic, partition, offset, key, value, timestamp_ms, headers):
         raise ValueError("e" * (20 << 20))
@@ -105,6 +106,7 @@ class Unspeakable:
     __repr__ = __str__
 
 
+@pytest.mark.product(schedules=True)
 @pytest.mark.parametrize(
     ("text", "header"),
     [("\ud800 alone", b"ValueError: \\ud800 alone"), ("x" * (20 << 20), b"ValueError: xxxx"), (Unspeakable(), b"ValueError: ")],

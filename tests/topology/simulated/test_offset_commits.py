@@ -9,6 +9,7 @@ from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.simulated.faults import Faults
 from dskype.topology.simulated.faulty import simulate
 from dskype.topology.simulated.log import MemoryLog
+from tests.tiers import seeds
 
 from .storm_helpers import Keep, Run, Script
 
@@ -169,7 +170,7 @@ class WatchedLog(MemoryLog):
         super().commit(group, offsets)
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_a_crash_at_any_moment_loses_no_record_for_the_next_topology(seed):
     """The topology dies under faults, without a last commit: the next one goes on at or before the first record that is not settled."""
     now = [1_000_000]

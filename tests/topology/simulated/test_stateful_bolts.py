@@ -11,6 +11,7 @@ from dskype.topology.simulated.faulty import simulate
 from dskype.topology.simulated.log import MemoryLog
 from dskype.topology.states import KeyValueState, StatefulBolt, StatefulWindowedBolt
 from dskype.topology.windows import Count, Duration
+from tests.tiers import seeds
 
 from .storm_helpers import Remember, fed, running
 
@@ -105,7 +106,7 @@ def played(bolt, seed):
     return sim
 
 
-@pytest.mark.parametrize("seed", [None, *range(5)])
+@pytest.mark.parametrize("seed", [None, *seeds(5)])
 def test_each_tuple_changes_the_state_once_whatever_fails(seed):
     sim = played(Totals(), seed)
     expected, totals = [], Counter()
@@ -125,7 +126,7 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("seed", [None, *range(4)])
+@pytest.mark.parametrize("seed", [None, *seeds(4)])
 @pytest.mark.parametrize("form", sorted(FORMS))
 def test_window_and_state_are_those_of_a_run_without_faults_whatever_fails(form, seed):
     sim = played(FORMS[form](), seed)

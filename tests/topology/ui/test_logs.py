@@ -66,6 +66,7 @@ def test_a_part_never_shows_what_the_whole_hides(folder):
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIICANARY1\nMIICANARY2+/=\n-----END RSA PRIVATE KEY-----\n"
 
 
+@pytest.mark.product(schedules=True)
 @pytest.mark.parametrize("text", ["a\nconnecting with password=LiveCANARY4711 to db\nb\n", "a\n" + KEY + "b\n", "a\n" + KEY[:-30], KEY * 3])
 def test_no_part_of_a_log_shows_what_the_whole_hides(folder, text):
     (folder / "a.log").write_text(text)
