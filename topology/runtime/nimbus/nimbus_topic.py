@@ -74,23 +74,6 @@ NIMBUS_TOPIC = "__dskype-nimbus"
 _WHERE = TopicPartition(NIMBUS_TOPIC, 0)
 _COMPACTED = {**OWN_TOPIC, "cleanup.policy": "compact", "segment.ms": "60000", "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "60000"}
 _TOPOLOGY, _STANDBY, _REMOVED, _COMMAND, _ANSWER = "topology:", "standby:", "removed:", "command:", "answer:"
-_SHAPES: dict[str, Callable[[Any], bool]] = {
-    _TOPOLOGY: lambda v: (
-        isinstance(v["state"], dict)
-        and isinstance(v["summary"], dict)
-        and isinstance(v["state"]["components"], list)
-        and isinstance(v["state"]["name"], str)
-        and isinstance(v["state"]["submitted_ms"], int)
-        and isinstance(v["driver"]["pid"], int)
-        and isinstance(v["driver"]["host"], str)
-    ),
-    _STANDBY: lambda v: isinstance(v["beat"], int) and isinstance(v["driver"]["host"], str) and isinstance(v["driver"]["pid"], int),
-    _REMOVED: lambda v: isinstance(v["id"], str),
-    _COMMAND: lambda v: isinstance(v["name"], str) and isinstance(v["event"], str),
-    _ANSWER: lambda v: v["error"] is None or (isinstance(v["error"]["type"], str) and isinstance(v["error"]["text"], str)),
-}
-
-
 _SHORT_MS = 1_000
 
 
@@ -123,12 +106,20 @@ def _all_read(consumer: Any, timeout_ms: int = 30_000) -> bool:
 
 def _parse(kind: str, value: bytes) -> dict[str, Any] | None:
     """Return the document in a record's value; None if it does not have the shape of its kind."""
-    try:
+    with suppress(ValueError, RecursionError):
         document = json.loads(value)
-        if document["v"] == 1 and _SHAPES[kind](document):
-            return document
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
+        match kind, document:
+            case (
+                (
+                    "topology:",
+                    {"v": 1, "state": {"name": str(), "components": list(), "submitted_ms": int()}, "summary": dict(), "driver": {"host": str(), "pid": int()}},
+                )
+                | ("standby:", {"v": 1, "driver": {"host": str(), "pid": int()}, "beat": int()})
+                | ("removed:", {"v": 1, "id": str()})
+                | ("command:", {"v": 1, "name": str(), "event": str()})
+                | ("answer:", {"v": 1, "error": None | {"type": str(), "text": str()}})
+            ):
+                return document
     log.warning("a record of topic %s is ignored: expected the value of a %s key, given: %r", NIMBUS_TOPIC, kind, value[:60])
     return None
 
