@@ -288,9 +288,8 @@ class NimbusService:
     :param lock: held while the manager is used.
     """
 
-    def __init__(self, kafka: KafkaSettings, lock: threading.RLock) -> None:
-        self._kafka, self._lock = kafka, lock
-        self._manager: TopologyManager | None = None
+    def __init__(self, kafka: KafkaSettings, manager: TopologyManager, lock: threading.RLock) -> None:
+        self._manager, self._lock = manager, lock
         self._publishing = threading.Lock()
         _ensure_topic(kafka)
         self._producer = kafka.producer()
@@ -300,12 +299,8 @@ class NimbusService:
         self.driver = describe_driver()
         """The published description of this process."""
         self._beats = 0
+        self._consumer = _consumer_at_end(kafka, fetch_max_wait_ms=500)  # here, where an error reaches the caller: a thread would end by it
         self._threads = [threading.Thread(target=run, name=f"nimbus-{run.__name__}", daemon=True) for run in (self._run_commands, self._run_heartbeat)]
-
-    def start(self, manager: TopologyManager) -> None:
-        """Start to listen for commands."""
-        self._manager = manager
-        self._consumer = _consumer_at_end(self._kafka, fetch_max_wait_ms=500)  # here, where an error reaches the caller: a thread would end by it
         for thread in self._threads:
             thread.start()
 
@@ -342,8 +337,7 @@ class NimbusService:
         """Stop listening; the states stay as they are."""
         self._stop.set()
         for thread in self._threads:
-            if thread.is_alive():
-                thread.join(timeout=5)
+            thread.join(timeout=5)
         self._producer.close(timeout=5)
 
     def _run_heartbeat(self) -> None:
@@ -373,15 +367,16 @@ class NimbusService:
     def _check_writes(self) -> None:
         """End the topologies of this process if its heartbeats do not arrive, though others' records do."""
         if (problem := self._writes.problem()) is not None:
-            for managed in list(self._manager.topologies.values()):
-                managed.backend.end(problem)
+            drivers: list[Any] = [managed.backend for managed in list(self._manager.topologies.values())]
+            for driver in drivers:
+                driver.end(problem)
 
     def _handle_record(self, record: Any) -> None:
         identity, command = _read(record, _COMMAND) or ("", None)
         if command is not None:
             self._carry_out(identity, command)
         name, removed = _read(record, _REMOVED) or ("", None)
-        managed = self._manager.topologies.get(name)
+        managed: Any = self._manager.topologies.get(name)
         if removed is not None and managed is not None and managed.state.id == removed["id"]:
             managed.backend.abandon("it was killed from another shell, which took this process for dead")
 
