@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, RequestTimedOutError
@@ -74,7 +75,7 @@ class Delivery(Future[Stored]):
         return self.done() and self.exception() is not None
 
 
-class RecordProducer(ABC):
+class RecordProducer(AbstractContextManager["RecordProducer", None]):
     """Sends records in the background. Threads may share it; a fork of the process may not use it.
 
     :param delivery_timeout_s: a record that the brokers have not taken after so many seconds is given up.
@@ -166,9 +167,6 @@ class RecordProducer(ABC):
 
     _release: Callable[[], Any]
     """Close the connections; every record that is left gets its outcome."""
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()

@@ -6,7 +6,7 @@ import logging
 import re
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, suppress
 
 from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
@@ -30,7 +30,7 @@ OUTPUT_TOPIC = {"max.message.bytes": str(2 * RECORD_BYTES)}
 """Default configuration of a topic that only bolts write to; it accepts every record that a topology may send."""
 
 
-class TopicAdmin:
+class TopicAdmin(AbstractContextManager["TopicAdmin", None]):
     """Creates, describes and deletes topics."""
 
     def __init__(self, settings: KafkaSettings) -> None:
@@ -40,9 +40,6 @@ class TopicAdmin:
     def close(self) -> None:
         """Close the connection."""
         self._admin.close()
-
-    def __enter__(self) -> TopicAdmin:
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
