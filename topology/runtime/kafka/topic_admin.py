@@ -55,8 +55,7 @@ class TopicAdmin(AbstractContextManager["TopicAdmin", None]):
     def existing(self, topics: Iterable[str]) -> dict[str, int]:
         """Return topic -> number of partitions, for those of ``topics`` that exist."""
         wanted = set(topics)
-        found = wanted & set(self._admin.list_topics())
-        return {d["name"]: len(d["partitions"]) for d in self._admin.describe_topics(sorted(found))} if found else {}
+        return {d["name"]: len(d["partitions"]) for d in self._admin.describe_topics() if d["name"] in wanted}
 
     def matching(self, pattern: str) -> list[str]:
         """Return the topics whose whole name matches a regular expression."""
