@@ -22,6 +22,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import groupby, islice
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
@@ -153,7 +154,7 @@ class KafkaSnapshotStore(SnapshotStore):
             for partition, log in self._logs.items():
                 self._refresh(partition)
                 self._commit(partition, Commit(CLEAR, -1, 0, uuid.uuid4().hex, log.fence))
-            self._trim(self._logs, chunks=False)
+            self._trim(self._logs)
             reader, where = self._reader(), [TopicPartition(self._chunks, p) for p in self._logs]
             ends = reader.end_offsets(where)
             with TopicAdmin(self._kafka) as admin:
@@ -277,13 +278,10 @@ class KafkaSnapshotStore(SnapshotStore):
         """
         offsets: list[int] = []
         try:
-            waiting = []
-            for topic, partition, key, value in records:
-                waiting.append(self._writer().send(topic, value, key=key, partition=partition))
-                if len(waiting) >= _IN_FLIGHT:
-                    offsets += [sent.get().offset for sent in waiting]
-                    waiting = []
-            offsets += [sent.get().offset for sent in waiting]
+            left = iter(records)
+            while some := list(islice(left, _IN_FLIGHT)):
+                waiting = [self._writer().send(topic, value, key=key, partition=partition) for topic, partition, key, value in some]
+                offsets += [sent.get().offset for sent in waiting]
         except KafkaError as error:
             self.rest()
             self._missing = True
@@ -363,10 +361,10 @@ class KafkaSnapshotStore(SnapshotStore):
                 self._unpruned[partition] = 0
                 self._trim([partition])
 
-    def _trim(self, partitions: Iterable[int], *, chunks: bool = True) -> None:
+    def _trim(self, partitions: Iterable[int]) -> None:
         """Let Kafka drop what is no longer needed; if it does not, the next call tries again."""
         before = {(self._topic, p): self._logs[p].needed_from() for p in partitions}
-        for p in partitions if chunks else ():
+        for p in partitions:
             if (first := self._logs[p].chunks_needed_from()) is not None:
                 before[self._chunks, p] = first
         with suppress(KafkaError), TopicAdmin(self._kafka) as admin:
@@ -408,11 +406,5 @@ def _digest(data: bytes | memoryview) -> bytes:
 
 def _runs(chunks: list[Chunk]) -> Iterator[list[Chunk]]:
     """Yield consecutive chunks that also follow each other in the topic, to be read at once."""
-    run: list[Chunk] = []
-    for chunk in chunks:
-        if run and (chunk.offset != run[-1].offset + 1 or len(run) >= 2 * _IN_FLIGHT):
-            yield run
-            run = []
-        run.append(chunk)
-    if run:
-        yield run
+    for _, run in groupby(enumerate(chunks), lambda at: (at[1].offset - at[0], at[0] // (2 * _IN_FLIGHT))):
+        yield [chunk for _, chunk in run]
