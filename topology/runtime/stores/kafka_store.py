@@ -321,27 +321,24 @@ class KafkaSnapshotStore(SnapshotStore):
         with self._locked():
             partition = self._partition(task)
             commit = Commit(SNAPSHOT, task, version, uuid.uuid4().hex, term)
-            ours = self._logs[partition].fence in (None, term)
-            if len(data) <= _INLINE_BYTES and (ahead := self._ahead.get(partition)) is not None and ours and not self._missing:
+            ahead, ours = self._ahead.get(partition), self._logs[partition].fence in (None, term)
+            if len(data) <= _INLINE_BYTES and ahead is not None and ours and not self._missing:
                 # Nothing has to be read if nobody else has written since; a fork then needs one connection only.
                 offset = self._send([(self._topic, partition, commit.key(), data)])[0]
                 if offset == ahead and offset % _TRIM_SNAPSHOTS:
                     self._ahead[partition] = offset + 1
                     return
-                self._settle_snapshot(partition, any(c.attempt == commit.attempt for c in self._refresh(partition).commits()), term)
-                return
-            log = self._refresh(partition)
-            # Only of the newest one: what older ones alone need may be dropped while this one is written.
-            former = log.entries.get((task, SNAPSHOT), {}).get(max(log.numbers(task, SNAPSHOT), default=-1))
-            known = unpack_chunks(former.value or b"") if former is not None and former.chunked else []
-            self._settle_snapshot(partition, self._put(partition, commit, data, known), term)
-
-    def _settle_snapshot(self, partition: int, counts: bool, term: int | None) -> None:
-        """Refuse a process whose snapshot does not count, unless it is only too old; drop what is not needed."""
-        if not counts:
-            self.check_term(term)
-        self._ahead[partition] = self._logs[partition].position
-        self._trim([partition])
+                counts = any(found.attempt == commit.attempt for found in self._refresh(partition).commits())
+            else:
+                log = self._refresh(partition)
+                # Only of the newest one: what older ones alone need may be dropped while this one is written.
+                former = log.entries.get((task, SNAPSHOT), {}).get(max(log.numbers(task, SNAPSHOT), default=-1))
+                known = unpack_chunks(former.value or b"") if former is not None and former.chunked else []
+                counts = self._put(partition, commit, data, known)
+            if not counts:  # refuses a process of an earlier driver; a snapshot may also be too old only
+                self.check_term(term)
+            self._ahead[partition] = self._logs[partition].position
+            self._trim([partition])
 
     def handover(self) -> bytes:
         return json.dumps(self._ahead).encode()
