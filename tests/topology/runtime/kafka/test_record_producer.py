@@ -20,7 +20,7 @@ from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.driver import janitor as janitor_module
 from dskype.topology.runtime.driver.driver import TopologyDriver
 from dskype.topology.runtime.driver.janitor import Janitor
-from dskype.topology.runtime.kafka import librdkafka, librdkafka_producer, record_producer, write_watch
+from dskype.topology.runtime.kafka import librdkafka, record_producer, write_watch
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.write_watch import WriteWatch
 
@@ -58,7 +58,7 @@ class Client:
 
 @pytest.fixture
 def clients(monkeypatch):
-    monkeypatch.setattr(librdkafka_producer.confluent_kafka, "Producer", Client)
+    monkeypatch.setattr(record_producer.confluent_kafka, "Producer", Client)
     monkeypatch.setattr(Client, "made", [])
     return Client.made
 
@@ -137,8 +137,7 @@ def test_a_client_that_has_ended_by_a_fatal_error_is_replaced(clients):
 
 def test_a_client_that_stores_nothing_for_long_is_replaced(clients, monkeypatch):
     now_s = [0.0]
-    for module in (record_producer, librdkafka_producer):
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now_s[0], sleep=lambda seconds: None))
+    monkeypatch.setattr(record_producer, "time", SimpleNamespace(monotonic=lambda: now_s[0], sleep=lambda seconds: None))
     with KafkaSettings("127.0.0.1:1").producer(delivery_timeout_s=10) as producer:
         producer.send("t", b"x")
         now_s[0] = 20.0
