@@ -26,8 +26,7 @@ from kafka.errors import KafkaConnectionError, KafkaError, RequestTimedOutError,
 from kafka.errors import KafkaTimeoutError as ClientTimeoutError
 
 from dskype.topology.config import RECORD_BYTES
-from dskype.topology.runtime.kafka.connections import FAILOVER_MS, Connection, reached
-from dskype.topology.runtime.kafka.librdkafka import connection_settings, log_error
+from dskype.topology.runtime.kafka.connections import FAILOVER_MS, Connection, connection_settings, log_error, reached
 
 __all__ = ["Delivery", "KafkaPythonProducer", "LibrdkafkaProducer", "RecordProducer", "Stored"]
 
