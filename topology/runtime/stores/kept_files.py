@@ -17,6 +17,8 @@ import hashlib
 import os
 import shutil
 from collections.abc import Mapping
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
@@ -76,19 +78,13 @@ def same_names(plan: TopologyPlan, conf: Mapping[str, Any], component: str | Non
     :param plan: one that :func:`keep_files` returned.
     :param conf: the topology's configuration, or with ``component`` the component's own.
     """
-    found = dict(conf)
+    found: Any = dict(conf)
     for at, key in declared_files(plan):
         own = key[0] in plan.spec(at).conf
         if (own and at == component) or (not own and component is None):
             with contextlib.suppress(KeyError, TypeError):  # it names no file there
-                found = with_paths(found, {key: os.path.basename(_value(found, key))})
+                found = with_paths(found, {key: os.path.basename(reduce(getitem, key, found))})
     return found
-
-
-def _value(conf: Mapping[str, Any], key: Key) -> Any:
-    for part in key:
-        conf = conf[part]
-    return conf
 
 
 def with_paths(conf: Mapping[str, Any], paths: Mapping[Key, str]) -> dict[str, Any]:
