@@ -200,7 +200,6 @@ class KafkaPythonProducer(RecordProducer):
         # A record is given up later than a request.
         settings["request_timeout_ms"] = int(max(1, min(kafka.client.get("request_timeout_ms", FAILOVER_MS), limit_ms - linger_ms)))
         self._client = reached(KafkaProducer, settings)
-        self._release = self._end_client
 
     def _begin(self, delivery: Delivery, topic: str, value: bytes | None, key: bytes | None, headers: Headers | None, partition: int | None) -> None:
         with self._changed:  # this client has no limit of its own
@@ -210,7 +209,7 @@ class KafkaPythonProducer(RecordProducer):
         future.add_callback(lambda found: self._end(delivery, Stored(topic, found.partition, found.offset, found.timestamp)))
         future.add_errback(lambda error: self._end(delivery, _TOO_LATE() if isinstance(error, RequestTimedOutError) else error))
 
-    def _end_client(self) -> None:
+    def _release(self) -> None:
         try:
             self._client.close(timeout=_GRACE_S)
         except KafkaError as error:
