@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, closing, suppress
 
 from kafka import TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
+from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
 from dskype.topology.config import RECORD_BYTES
@@ -75,9 +75,8 @@ class TopicAdmin(AbstractContextManager["TopicAdmin", None]):
         """Create topics (name -> partitions) with one configuration; existing ones stay as they are."""
         if not topics:
             return
-        new = [NewTopic(name, partitions, -1, topic_configs=dict(config)) for name, partitions in topics.items()]
         with suppress(TopicAlreadyExistsError):
-            self._admin.create_topics(new)
+            self._admin.create_topics({name: {"num_partitions": partitions, "configs": dict(config)} for name, partitions in topics.items()})
         deadline = time.monotonic() + timeout_s
         while missing := dict(topics.items() - (there := self.existing(topics)).items()):
             if time.monotonic() > deadline:
