@@ -151,20 +151,15 @@ class KafkaSnapshotStore(SnapshotStore):
 
     def clear(self) -> None:
         with self._locked():
-            for partition, log in self._logs.items():
-                self._refresh(partition)
-                self._commit(partition, Commit(CLEAR, -1, 0, uuid.uuid4().hex, log.fence))
+            for partition in self._logs:
+                self._commit(partition, Commit(CLEAR, -1, 0, uuid.uuid4().hex, self._refresh(partition).fence))
             self._trim(self._logs)
-            reader, where = self._reader(), [TopicPartition(self._chunks, p) for p in self._logs]
-            ends = reader.end_offsets(where)
             with TopicAdmin(self._kafka) as admin:
-                admin.delete_records({(self._chunks, w.partition): ends[w] for w in where if ends[w]})
+                admin.delete_records({(self._chunks, p): end for p, (_, end) in admin.begin_and_end(self._chunks).items() if end})
 
     def holds_state(self) -> bool:
         with self._locked():
-            for partition in self._logs:
-                self._refresh(partition)
-            return any(found for log in self._logs.values() for found in log.entries.values())
+            return any(found for partition in self._logs for found in self._refresh(partition).entries.values())
 
     def location(self, task: int) -> str:
         return f"partition {self._partition(task)} of the topics {self._topic} and {self._chunks}"
@@ -361,9 +356,7 @@ class KafkaSnapshotStore(SnapshotStore):
     def _trim(self, partitions: Iterable[int]) -> None:
         """Let Kafka drop what is no longer needed; if it does not, the next call tries again."""
         before = {(self._topic, p): self._logs[p].needed_from() for p in partitions}
-        for p in partitions:
-            if (first := self._logs[p].chunks_needed_from()) is not None:
-                before[self._chunks, p] = first
+        before |= {(self._chunks, p): self._logs[p].chunks_needed_from() for p in partitions}
         with suppress(KafkaError), TopicAdmin(self._kafka) as admin:
             admin.delete_records({where: offset for where, offset in before.items() if offset > 0})
 

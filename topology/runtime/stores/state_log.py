@@ -183,9 +183,9 @@ class PartitionLog:
         needed = [commit.offset for commit in self.commits()]
         return min([*needed, self.position if self.fenced_at is None else self.fenced_at])
 
-    def chunks_needed_from(self) -> int | None:
-        """Return the first offset in the topic of chunks that is needed; None if none is."""
-        return min((chunk.offset for commit in self.commits() if commit.chunked for chunk in unpack_chunks(commit.value or b"")), default=None)
+    def chunks_needed_from(self) -> int:
+        """Return the first offset in the topic of chunks that is needed; 0 if none is."""
+        return min((chunk.offset for commit in self.commits() if commit.chunked for chunk in unpack_chunks(commit.value or b"")), default=0)
 
 
 def _keep(found: dict[int, Commit], commit: Commit, kept: int) -> bool:
