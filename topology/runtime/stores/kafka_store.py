@@ -30,7 +30,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionE
 
 from dskype.topology.config import RECORD_BYTES
 from dskype.topology.core.chunking import cut
-from dskype.topology.core.snapshots import TERMS, SnapshotError, SnapshotStore, TermTakenError, WriteError, removed, taken
+from dskype.topology.core.snapshots import TERMS, SnapshotError, SnapshotStore, WriteError, removed, taken
 from dskype.topology.errors import TopologyError
 from dskype.topology.planning.plan import chunks_topic, state_topic
 from dskype.topology.runtime.kafka.clients import KafkaSettings
@@ -367,8 +367,7 @@ class KafkaSnapshotStore(SnapshotStore):
             self._refresh(0)
             # Without a term of its own: a lower one is refused by its number.
             if not self._commit(0, Commit(TERM, -1, term, uuid.uuid4().hex, None, value=json.dumps(holder).encode())):
-                newest = self.newest_term()
-                raise TermTakenError("Another driver has taken this term.", given=term, hint=f"the newest term is {newest}: {self.term_holder(newest)}")
+                raise self._term_taken(term)
             # From here on, no process of an earlier driver writes anything that counts.
             self._send((self._topic, p, Commit(FENCE, -1, 0, uuid.uuid4().hex, term).key(), b"") for p in self._logs if p)
             self._trim([0])
