@@ -114,13 +114,10 @@ class TopicAdmin(AbstractContextManager["TopicAdmin", None]):
     def begins_and_ends(self, topics: Iterable[str]) -> dict[str, dict[int, tuple[int, int]]]:
         """Return topic -> what :meth:`begin_and_end` returns, with as few requests as for one topic."""
         with closing(self._settings.consumer()) as consumer:
-            found = {topic: sorted(consumer.partitions_for_topic(topic) or ()) for topic in topics}
-            partitions = [TopicPartition(topic, p) for topic, numbers in found.items() for p in numbers]
+            found = {topic: [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())] for topic in topics}
+            partitions = [where for places in found.values() for where in places]
             first, last = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
-            extents: dict[str, dict[int, tuple[int, int]]] = {topic: {} for topic in found}
-            for where in partitions:
-                extents[where.topic][where.partition] = first[where], last[where]
-            return extents
+            return {topic: {where.partition: (first[where], last[where]) for where in places} for topic, places in found.items()}
 
 
 _BATCH_BYTES = 1024

@@ -20,7 +20,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby, islice
 from typing import Any
@@ -294,17 +294,16 @@ class KafkaSnapshotStore(SnapshotStore):
         except KafkaError:  # the brokers do not answer
             return False
 
-    def _put(self, partition: int, commit: Commit, data: bytes, known: Iterable[Chunk] = ()) -> bool:
+    def _put(self, partition: int, commit: Commit, data: bytes, known: Sequence[Chunk] = ()) -> bool:
         """Write a blob and its commit, and tell whether it counts."""
         if len(data) <= _INLINE_BYTES:
             return self._commit(partition, commit._replace(value=data))
         return self._commit(partition, commit._replace(chunked=True, value=pack_chunks(self._put_chunks(partition, data, known))))
 
-    def _put_chunks(self, partition: int, data: bytes, known: Iterable[Chunk]) -> list[Chunk]:
+    def _put_chunks(self, partition: int, data: bytes, known: Sequence[Chunk]) -> list[Chunk]:
         """Write the chunks of a blob that are not ``known``; return them all, in order."""
         view, borders = memoryview(data), cut(data)
         pieces = [view[a:b] for a, b in zip([0, *borders], borders)]
-        known = list(known)
         horizon = max((c.offset for c in known), default=0) - _PINNED * len(pieces)
         there = {c.digest: c for c in known if c.offset >= horizon}
         chunks = [there.get(digest) or Chunk(-1, len(piece), digest) for piece in pieces for digest in (_digest(piece),)]
