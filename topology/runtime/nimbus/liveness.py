@@ -44,10 +44,7 @@ def machine_id() -> str:
 
 
 def _stat(pid: int) -> tuple[str, int] | None:
-    """Return the state of a process, and when it started, in clock ticks since boot; None if there is no such process or the system does not say.
-
-    Linux says it: see proc(5).
-    """
+    """Return a process's state and its start in clock ticks since boot, see proc(5); None if there is no such process or the system does not say."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
