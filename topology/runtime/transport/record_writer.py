@@ -15,7 +15,7 @@ from dskype.topology.config import RECORD_BYTES
 from dskype.topology.core.frames import OutRecord, OutRecords, expand_records
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.kafka.clients import KafkaSettings
-from dskype.topology.runtime.kafka.librdkafka import UnsupportedOptionError, connection_settings
+from dskype.topology.runtime.kafka.connections import UnsupportedOptionError, connection_settings
 from dskype.topology.runtime.kafka.record_producer import Delivery, KafkaPythonProducer
 
 __all__ = ["DeliveryError", "PlainRecordWriter", "RecordWriter", "StalledWriterError", "make_writer"]

@@ -14,7 +14,7 @@ from dskype.topology.runtime.driver.driver import TopologyDriver
 from dskype.topology.runtime.driver.query_keeper import QueryKeeper
 from dskype.topology.runtime.driver.watch import Watch
 from dskype.topology.runtime.kafka.clients import KafkaSettings
-from dskype.topology.runtime.kafka.librdkafka import UnsupportedOptionError, connection_settings
+from dskype.topology.runtime.kafka.connections import UnsupportedOptionError, connection_settings
 from dskype.topology.runtime.spark import transports as transports_module
 from dskype.topology.runtime.spark.transports import TaskSlots, TooFewSlotsError, Transports
 from dskype.topology.testing import TestWordCounter, TestWordSpout
