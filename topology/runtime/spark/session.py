@@ -91,11 +91,7 @@ _SETTINGS = {
     "spark.locality.wait": "30s",
     # One query's batch must not wait for another's.
     "spark.scheduler.mode": "FAIR",
-    "spark.sql.shuffle.partitions": "1",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
-    # With any other value, Spark checks the size after every row, which for lists (headers) takes time proportional to the rows so far.
-    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": DAEMON,
 }
