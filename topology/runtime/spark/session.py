@@ -111,57 +111,45 @@ def archive_options(class_archive: Path | None) -> list[str]:
 
 
 def spark_settings(
-    *, master: str | None, jars: Sequence[Path], conf: Mapping[str, str], log_file: Path, class_archive: Path | None = None, log_handle: int | None = None
+    *, master: str | None, jars: Sequence[Path], conf: Mapping[str, str], log_file: Path, log_handle: int, class_archive: Path | None = None
 ) -> dict[str, str]:
     """Return the settings of a session. ``conf`` overrides our settings, but jars, and the driver's class path and Java options, are its and ours.
 
     :param master: master URL; None or ``local[*]`` runs Spark in a JVM of this process.
     :param jars: the Kafka connector.
     :param conf: the user's ``spark.*`` settings.
-    :param log_file: Spark's own log in local mode.
+    :param log_file: Spark's own log; files that only the JVM needs are beside it.
+    :param log_handle: of what writes the log.
     :param class_archive: classes that the JVM maps instead of parsing them; None: without.
-    :param log_handle: of what writes the log; None: the JVM writes the file itself.
     """
     own_java, own_classes = conf.get(_JAVA_OPTIONS, ""), conf.get(_CLASS_PATH, "")
     local = master is None or master.startswith("local")
     settings = dict(_SETTINGS)
     conf = dict(conf) | {key: ",".join(map(_absolute, filter(None, conf[key].split(",")))) for key in _PATHS if key in conf}
     settings["spark.jars"] = ",".join([*filter(None, conf.get("spark.jars", "").split(",")), *map(str, jars)])
-    log = log_file if log_handle is None else f"/dev/fd/{log_handle}"
-    logging = f'-Dlog4j2.configurationFile={_LOG4J.as_uri()} "-Ddskype.spark.log={log}"'  # a folder may have a space in its name
-    archive = archive_options(class_archive)
-    settings[_JAVA_OPTIONS] = " ".join([*archive, logging])
-    settings[_CLASS_PATH] = os.pathsep.join(map(str, jars))  # the class path must be that of the archive
+    java = [*archive_options(class_archive), f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}", f"-Ddskype.spark.log=/dev/fd/{log_handle}"]
     # Python workers start in a folder that may be anybody's (that of the caller, of a Spark worker): modules that lie there are not imported.
     settings[f"spark.executorEnv.{SAFE_PATH_VARIABLE}"] = os.environ.get(SAFE_PATH_VARIABLE) or SAFE_PATH_OF_WORKERS
     if not local and (kernels := os.environ.get("NUMBA_CACHE_DIR")):
         settings[f"spark.executorEnv.{KERNELS_VARIABLE}"] = kernels
     if local:
+        if not _COLLECTOR.search(own_java):
+            java.append("-XX:+UseSerialGC")  # on two cores, a parallel collector is not worth it
+        # Spark creates its folder "artifacts" in the second one. A folder may have a space in its name.
+        java += [f'"-D{name}={scratch_of(log_file)}"' for name in ("java.io.tmpdir", "user.dir")]
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": "1g",
-            # On two cores, a parallel collector is not worth it.
-            _JAVA_OPTIONS: " ".join(
-                (
-                    *(() if _COLLECTOR.search(own_java) else ("-XX:+UseSerialGC",)),
-                    *archive,
-                    f'"-Djava.io.tmpdir={scratch_of(log_file)}"',
-                    f'"-Duser.dir={scratch_of(log_file)}"',  # Spark creates its folder "artifacts" there
-                    logging,
-                )
-            ),
             # This JVM is the only executor. If it stands still for longer than spark.network.timeout, Spark would give it up, and end it ten minutes later.
             "spark.storage.blockManagerHeartbeatTimeoutMs": str(_NEVER_MS),
             "spark.local.dir": str(scratch_of(log_file) / "local"),
             "spark.sql.warehouse.dir": (scratch_of(log_file) / "warehouse").as_uri(),
         }
-    return (
-        settings
-        | {k: v for k, v in conf.items() if k != "spark.jars"}
-        # Of two options of the same name Java takes the last one.
-        | {_JAVA_OPTIONS: f"{settings[_JAVA_OPTIONS]} {own_java}".strip(), _CLASS_PATH: os.pathsep.join(filter(None, [settings[_CLASS_PATH], own_classes]))}
-    )
+    settings |= {k: v for k, v in conf.items() if k != "spark.jars"}
+    settings[_JAVA_OPTIONS] = " ".join(filter(None, [*java, own_java]))  # of two options of the same name Java takes the last one
+    settings[_CLASS_PATH] = os.pathsep.join(filter(None, [*map(str, jars), own_classes]))  # it must begin with that of the archive
+    return settings
 
 
 def _java_reason(error: Exception) -> str:
