@@ -209,11 +209,8 @@ def start_session(
         if class_archive is not None:
             class_archive.unlink(missing_ok=True)
         raise
-    builder = SparkSession.builder
-    for key, value in settings.items():
-        builder = builder.config(key, value)
     try:
-        session = builder.getOrCreate()
+        session = SparkSession.builder.config(map=settings).getOrCreate()
     except Exception as error:  # py4j raises errors of many kinds
         raise SessionError("Spark could not be started.", given=redact_text(_java_reason(error)), hint=f"its log is {log_file}") from error
     if url.startswith("local"):
