@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -336,10 +337,8 @@ def _submit_arguments(*ours: str) -> Iterator[None]:
 
 def _escaped(text: str) -> str:
     """Return a key or value in the syntax of Java's ``.properties`` files."""
-    special = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", " ": "\\ ", "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!"}
-    units = str(text).encode("utf-16-be")
-    chars = [chr(int.from_bytes(units[i : i + 2], "big")) for i in range(0, len(units), 2)]  # UTF-16 units, as in Java
-    return "".join(special.get(c) or (c if " " < c <= "~" else f"\\u{ord(c):04x}") for c in chars)
+    units = array("H", text.encode(f"utf-16-{sys.byteorder[0]}e"))  # as in Java
+    return "".join(chr(unit) if unit < 128 and chr(unit).isalnum() else f"\\u{unit:04x}" for unit in units)
 
 
 def network_warning(master: str | None, spark: Mapping[str, Any], kafka: Mapping[str, Any]) -> str | None:
