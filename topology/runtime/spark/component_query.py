@@ -7,7 +7,7 @@ import logging
 import re
 import shutil
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
@@ -74,16 +74,16 @@ class ComponentQuery:
         wake = encode_control(WAKE, now_ms())  # each inbox has a record, upon which its task begins
         for sent in [self._context.producer.send(inbox, wake, partition=i) for i in range(len(tasks))]:
             sent.get()
-        assigned: dict[str, list[int]] = {}
-        for topic, partition in sorted(self._positions):
-            assigned.setdefault(topic, []).append(partition)
+        offsets: dict[str, dict[int, int]] = {}  # topic -> partition -> first offset
+        for (topic, partition), offset in sorted(self._positions.items()):
+            offsets.setdefault(topic, {})[partition] = offset
         source: dict[str, Any] = {
             **_SOURCE,
             **_FETCH,
             **kafka.options,
             "kafka.bootstrap.servers": kafka.bootstrap_servers,
-            "assign": json.dumps(assigned),
-            "startingOffsets": _starting_offsets(self._positions),
+            "assign": json.dumps({topic: list(partitions) for topic, partitions in offsets.items()}),
+            "startingOffsets": json.dumps(offsets),
         }
         if not self._real_time:
             most: int = conf[Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH]
@@ -97,10 +97,7 @@ class ComponentQuery:
         places = [] if is_local(spark) else place(plan, self.component, find_executors(spark.sparkContext))
         if places:
             source["dskype.places"] = "\n".join(f"{t}\t{p}\t{places[self._executor_of(t, p)].location}" for t, p in self._positions)
-        reader = spark.readStream.format("dskype.spark.PlacedKafka" if places else "kafka")
-        for key, value in source.items():
-            reader = reader.option(key, value)
-        writer = reader.load().writeStream
+        writer = spark.readStream.format("dskype.spark.PlacedKafka" if places else "kafka").options(**source).load().writeStream
         writer._jwrite = writer._jwrite.foreach(self._writer(inbox, places))
         writer = writer.outputMode("update").queryName(f"{plan.topology_id}/{self.component}/{self._context.common.epoch}")
         writer = writer.option("checkpointLocation", self._checkpoint.as_uri())
@@ -171,13 +168,4 @@ class ComponentQuery:
 
 def _head(request: dict[str, Any]) -> bytes:
     """Return a request to the supervisor up to the number of the executor, which its sender appends."""
-    packer = msgpack.Packer()
-    return packer.pack_map_header(len(request) + 1) + b"".join(packer.pack(k) + packer.pack(v) for k, v in request.items()) + packer.pack("index")
-
-
-def _starting_offsets(positions: Mapping[tuple[str, int], int]) -> str:
-    """Return positions as the JSON for Spark's ``startingOffsets``."""
-    offsets: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in positions.items():
-        offsets.setdefault(topic, {})[str(partition)] = offset
-    return json.dumps(offsets)
+    return msgpack.packb(request | {"index": 0})[:-1]
