@@ -1,4 +1,4 @@
-"""The query of a component: Spark's Kafka source reads, and passes each record to its executor (see docs/internals/transport.md)."""
+"""The queries of a topology, one for each component: Spark's Kafka source reads, and passes each record to its executor (see docs/internals/transport.md)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import logging
 import re
 import shutil
 import threading
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import msgpack
+import pyarrow as pa
 from kafka.errors import KafkaError
 
 from dskype.topology.components import KafkaSpout
@@ -22,11 +25,13 @@ from dskype.topology.core.loss import LostInputError
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime.kafka.connections import FAILOVER_MS
-from dskype.topology.runtime.spark.queries import QueryContext, is_local
+from dskype.topology.runtime.kafka.record_producer import RecordProducer
+from dskype.topology.runtime.processes.payload import Payload
+from dskype.topology.runtime.processes.supervisor_client import ask_supervisor
 from dskype.topology.runtime.spark.session import DAEMON
-from dskype.topology.runtime.spark.spark_executors import SparkExecutor, find_executors, place
+from dskype.topology.runtime.spark.spark_executors import SparkExecutor, find_executors, is_local, on_all_executors, place
 
-__all__ = ["ComponentQuery", "PartitionsAddedError"]
+__all__ = ["ComponentQuery", "PartitionsAddedError", "QueryContext"]
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +45,32 @@ _NEW_PARTITIONS_S = 10.0
 
 class PartitionsAddedError(Exception):
     """A query has to start anew, because its external topics have partitions that it does not read."""
+
+
+@dataclass(frozen=True)
+class QueryContext:
+    """What all queries of one start of a topology share.
+
+    :param producer: the driver's.
+    :param scratch: folder for Spark's throw-away checkpoints.
+    :param common: what all executors need.
+    """
+
+    spark: Any
+    producer: RecordProducer
+    scratch: Path
+    common: Payload
+
+    def stop_executors(self) -> None:
+        """End the resident executors on every Spark executor."""
+        request = {"op": "stop", "topology": self.common.plan.topology_id, "epoch": self.common.epoch}
+
+        def stop(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            with suppress(OSError):  # the supervisor has ended, and its executors with it
+                ask_supervisor(request)
+            yield from (batch.slice(0, 0) for batch in batches)
+
+        on_all_executors(self.spark, stop, "id long")
 
 
 class ComponentQuery:
@@ -124,7 +155,7 @@ class ComponentQuery:
         request = {"op": "executor", "topology": plan.topology_id, "component": self.component, "epoch": self._context.common.epoch}
         starts = tuple((topic, partition, offset) for (topic, partition), offset in sorted(self._positions.items()) if topic != inbox)
         interval_ms: int = 0 if self._real_time else plan.component_conf(self.component)[Config.TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS]
-        payload = self._context.payload(starts, interval_ms / 1000)
+        payload = replace(self._context.common, starts=starts, interval_s=interval_ms / 1000).dumps()
         heads = _head(request), _head({**request, "payload": payload})
         return context._jvm.dskype.spark.ExecutorWriter(context.pythonExec, DAEMON, context.environment, inbox, routes, ids, *heads)
 

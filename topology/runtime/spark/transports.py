@@ -9,8 +9,7 @@ from typing import Any
 from dskype.topology.config import Config
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.runtime.spark.component_query import ComponentQuery
-from dskype.topology.runtime.spark.queries import QueryContext
+from dskype.topology.runtime.spark.component_query import ComponentQuery, QueryContext
 
 __all__ = ["TaskSlots", "TooFewSlotsError", "Transports"]
 
