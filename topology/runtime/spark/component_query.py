@@ -89,7 +89,6 @@ class ComponentQuery:
 
     def __init__(self, context: QueryContext, component: str, positions: dict[tuple[str, int], int], *, real_time: bool) -> None:
         self._context, self.component, self._positions, self._real_time = context, component, positions, real_time
-        self._query: Any = None
         self._checkpoint = context.scratch / str(context.common.epoch) / inbox_topic("x", component)[2:]  # the component's id, escaped as in its topic
         self._stopped = threading.Event()
         self._outdated: Exception | None = None  # why the query has to end, although Spark does not see it
@@ -125,32 +124,29 @@ class ComponentQuery:
         if external:
             source["includeHeaders"] = "true"
             source |= {f"kafka.{k}": str(v) for k, v in spout.kafka_options.items() if k not in ("group.id", "bootstrap.servers")}
+        routes = {f"{topic}/{partition}": plan.executor_of(route(plan, self.component, topic, partition)) for topic, partition in self._positions}
         places = [] if is_local(spark) else place(plan, self.component, find_executors(spark.sparkContext))
         if places:
-            source["dskype.places"] = "\n".join(f"{t}\t{p}\t{places[self._executor_of(t, p)].location}" for t, p in self._positions)
+            source["dskype.places"] = "\n".join(f"{where} {places[executor].location}" for where, executor in routes.items())
         writer = spark.readStream.format("dskype.spark.PlacedKafka" if places else "kafka").options(**source).load().writeStream
-        writer._jwrite = writer._jwrite.foreach(self._writer(inbox, places))
+        writer._jwrite = writer._jwrite.foreach(self._writer(inbox, routes, places))
         writer = writer.outputMode("update").queryName(f"{plan.topology_id}/{self.component}/{self._context.common.epoch}")
         writer = writer.option("checkpointLocation", self._checkpoint.as_uri())
         if self._real_time:
             writer = writer.trigger(realTime=f"{conf[Config.TOPOLOGY_EMULATOR_REAL_TIME_BATCH_SECS]} seconds")
         elif interval_ms := conf[Config.TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS]:
             writer = writer.trigger(processingTime=f"{interval_ms} milliseconds")
-        self._query = writer.start()
+        self._query: Any = writer.start()
         if external:
             threading.Thread(target=self._look_for_partitions, args=(spout,), name=f"partitions of {self.component}", daemon=True).start()
 
-    def _executor_of(self, topic: str, partition: int) -> int:
-        """Return the index of the executor that gets a partition's records."""
-        return self._context.common.plan.executor_of(route(self._context.common.plan, self.component, topic, partition))
-
-    def _writer(self, inbox: str, places: Sequence[SparkExecutor]) -> Any:
+    def _writer(self, inbox: str, routes: dict[str, int], places: Sequence[SparkExecutor]) -> Any:
         """Return the sink's object in Java.
 
+        :param routes: "topic/partition" -> index of the executor that gets its records.
         :param places: the Spark executor of each executor; empty on one machine.
         """
         plan, context = self._context.common.plan, self._context.spark.sparkContext
-        routes = {f"{topic}/{partition}": self._executor_of(topic, partition) for topic, partition in self._positions}
         ids = [place_of_executor.id for place_of_executor in places] or None
         request = {"op": "executor", "topology": plan.topology_id, "component": self.component, "epoch": self._context.common.epoch}
         starts = tuple((topic, partition, offset) for (topic, partition), offset in sorted(self._positions.items()) if topic != inbox)
@@ -181,19 +177,18 @@ class ComponentQuery:
             missed = gone
 
     def failure(self) -> BaseException | None:
-        """Return what ended the query, or why it has to end; None while it runs."""
-        if self._query is None or self._query.isActive:
+        """Return what ended the query, or why it has to end; None while it runs. It was started."""
+        if self._query.isActive:
             return self._outdated
         return self._query.exception() or RuntimeError("the query has ended")
 
     def stop(self) -> None:
-        """Stop the query and remove its checkpoint."""
+        """Stop the query, which was started, and remove its checkpoint."""
         self._stopped.set()
-        if self._query is not None:
-            try:
-                self._query.stop()
-            except Exception as error:  # the query or the JVM has ended already
-                log.warning("the query of component %s did not stop cleanly: %s", self.component, error)
+        try:
+            self._query.stop()
+        except Exception as error:  # the query or the JVM has ended already
+            log.warning("the query of component %s did not stop cleanly: %s", self.component, error)
         shutil.rmtree(self._checkpoint, ignore_errors=True)
 
 
