@@ -55,14 +55,13 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
 
     private transient String name;
     private transient Thread task;
-    private transient volatile SocketChannel channel;
+    private transient volatile SocketChannel channel;  // null: there is none now
     private transient ByteBuffer buffer;
     private transient Object changed;
     private transient String topic;
     private transient int partition;
     private transient int executor;
     private transient volatile long next;  // offset of the row that is passed on next
-    private transient boolean connected;
     private transient boolean ended;  // the executor has everything
     private transient volatile boolean closed;
     private transient volatile String failure;
@@ -113,19 +112,20 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
             watcher.setDaemon(true);
             watcher.start();
         }
+        SocketChannel to = null;
         while (true) {
-            SocketChannel to = this.working();
+            to = this.working(to);
             try {
                 this.write(to, row, offset);
                 synchronized (this.changed) {
-                    if (this.channel == to && this.connected) {
+                    if (this.channel == to) {
                         this.next = offset + 1;
                         return;
                     }
                 }
             } catch (IOException e) {
                 if (Thread.currentThread().isInterrupted() && this.failure == null) throw new RuntimeException(e);
-                this.lost(to);
+                this.shut(to);
             }
         }
     }
@@ -197,26 +197,18 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
 
     /** At the end of a batch the executor must have processed everything; only then may Spark commit the batch's offsets. */
     public void close(Throwable error) {
-        SocketChannel to = this.channel;
         try {
-            if (error == null && this.topic != null) {
-                while (!this.ended) {
-                    to = this.working();
-                    try {
-                        this.buffer.clear();
-                        this.buffer.putInt(0);
-                        this.flush(to);
-                        synchronized (this.changed) {
-                            while (!this.ended && this.failure == null && this.channel == to) this.changed.wait();
-                        }
-                    } catch (IOException e) {
-                        this.lost(to);
-                    }
+            SocketChannel to = error == null && this.topic != null ? this.working(null) : null;
+            while (to != null) {
+                try {
+                    this.buffer.clear();
+                    this.buffer.putInt(0);
+                    this.flush(to);
+                } catch (IOException e) {
+                    this.shut(to);
                 }
+                to = this.working(to);
             }
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-            throw new RuntimeException(e);  // Spark must not take the batch for processed
         } finally {
             synchronized (this.changed) {
                 this.closed = true;
@@ -226,28 +218,21 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
         if (this.failure != null) throw new IllegalStateException(this.failure);
     }
 
-    /** Return the connection; wait for the next one if it was lost. */
-    private SocketChannel working() {
+    /** Return the connection, or wait for the next one if it is the one that was used before; null: the executor has everything. */
+    private SocketChannel working(SocketChannel used) {
         synchronized (this.changed) {
             try {
-                while (!this.connected && this.failure == null) this.changed.wait();
+                while (!this.ended && this.failure == null && (this.channel == null || this.channel == used)) this.changed.wait();
             } catch (InterruptedException e) {
                 Thread.currentThread().interrupt();
-                throw new RuntimeException(e);
+                throw new RuntimeException(e);  // Spark must not take the batch for processed
             }
             if (this.failure != null) throw new IllegalStateException(this.failure);
-            return this.channel;
+            return this.ended ? null : this.channel;
         }
     }
 
-    /** The watcher sees it, too, and connects again. */
-    private void lost(SocketChannel to) {
-        synchronized (this.changed) {
-            if (this.channel == to) this.connected = false;
-        }
-        this.shut(to);
-    }
-
+    /** The watcher sees it, and connects again. */
     private void shut(SocketChannel to) {
         try {
             if (to != null) to.close();
@@ -269,7 +254,6 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
         synchronized (this.changed) {
             if (this.closed) this.shut(to);
             this.channel = to;
-            this.connected = true;
             this.changed.notifyAll();
         }
     }
@@ -341,46 +325,45 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
         }
     }
 
-    /** Waits for what the executor says. */
+    /** Waits for what the executor says, and connects to the next one if it has ended. */
     public void run() {
-        while (true) {
-            SocketChannel from = this.channel;
-            byte[] said = null;
-            try {
-                if (from != null) said = read(from);
-            } catch (IOException e) {
-                // it has ended
-            }
-            if (this.closed) return;
-            if (said != null && said[0] == 2) {
+        try {
+            while (true) {
+                this.count();
+                this.connectInTime();
+                byte[] said = null;
+                try {
+                    said = read(this.channel);
+                } catch (IOException e) {
+                    // it has ended
+                }
+                if (this.closed) return;
+                if (said != null && said[0] != 2) throw new IllegalStateException(new String(said, 1, said.length - 1, StandardCharsets.UTF_8));
+                SocketChannel from = this.channel;
                 synchronized (this.changed) {
-                    this.ended = true;
+                    this.ended = said != null;
+                    if (!this.ended) this.channel = null;
                     this.changed.notifyAll();
                 }
-                return;
+                if (this.ended) return;
+                this.shut(from);
             }
-            if (said != null) {
-                this.fail(new String(said, 1, said.length - 1, StandardCharsets.UTF_8));
-                return;
-            }
-            if (from != null) this.lost(from);
+        } catch (Throwable e) {  // whatever it is: without this thread, the task would wait for ever
+            this.fail(e.getMessage() == null ? e.toString() : e.getMessage());
+        }
+    }
+
+    private void connectInTime() throws Exception {
+        long until = System.nanoTime() / 1000000L + CONNECT_MS;
+        while (true) {
             try {
-                this.count();
-                long until = System.nanoTime() / 1000000L + CONNECT_MS;
-                while (true) {
-                    try {
-                        this.connect();
-                        break;
-                    } catch (IllegalStateException e) {
-                        throw e;
-                    } catch (Exception e) {  // it, the supervisor or the daemon has ended again; Spark's own exceptions are of many kinds
-                        if (System.nanoTime() / 1000000L > until) throw e;
-                        Thread.sleep(20L);
-                    }
-                }
-            } catch (Throwable e) {  // whatever it is: without this thread, the task would wait for ever
-                this.fail(e.getMessage() == null ? e.toString() : e.getMessage());
+                this.connect();
                 return;
+            } catch (IllegalStateException e) {
+                throw e;
+            } catch (Exception e) {  // it, the supervisor or the daemon has ended again; Spark's own exceptions are of many kinds
+                if (System.nanoTime() / 1000000L > until) throw e;
+                Thread.sleep(20L);
             }
         }
     }
