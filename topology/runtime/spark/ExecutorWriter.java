@@ -1,15 +1,17 @@
 package dskype.spark;
 
-import java.io.EOFException;
+import java.io.DataInputStream;
 import java.io.File;
 import java.io.IOException;
 import java.net.SocketAddress;
 import java.net.UnixDomainSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.channels.Channels;
 import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
+import java.util.ArrayDeque;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -65,7 +67,7 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
     private transient boolean ended;  // the executor has everything
     private transient volatile boolean closed;
     private transient volatile String failure;
-    private transient long[] deaths;
+    private transient ArrayDeque deaths;  // when executors died, the last ones
     private transient String silent;  // path of the supervisor that was asked last, if it has not answered
 
     public ExecutorWriter(String python, String daemon, Map environment, String inbox, Map routes, List places, byte[] request, byte[] requestWithPayload) {
@@ -94,7 +96,7 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
         this.task = Thread.currentThread();
         this.buffer = ByteBuffer.allocateDirect(BUFFER_BYTES).order(ByteOrder.LITTLE_ENDIAN);
         this.changed = new Object();
-        this.deaths = new long[DEATHS];
+        this.deaths = new ArrayDeque();
         return true;
     }
 
@@ -161,12 +163,12 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
         this.put(to, key);
         this.put(to, value);
         for (int i = 0; i < headers; i++) {
-            if (out.remaining() < 8) this.flush(to);
+            if (out.remaining() < 8) send(to, out);
             out.putInt(names[i].length).putInt(texts[i] == null ? -1 : texts[i].length);
             this.put(to, names[i]);
             this.put(to, texts[i]);
         }
-        this.flush(to);
+        send(to, out);
     }
 
     /** Spark's setting spark.sql.datetime.java8API.enabled decides which class a time has. */
@@ -180,7 +182,7 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
             this.buffer.put(bytes);
             return;
         }
-        this.flush(to);
+        send(to, this.buffer);
         ByteBuffer large = ByteBuffer.wrap(bytes);
         while (large.hasRemaining()) {
             large.limit(Math.min(bytes.length, large.position() + BUFFER_BYTES));  // Java copies what is written at once
@@ -189,10 +191,11 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
         }
     }
 
-    private void flush(SocketChannel to) throws IOException {
-        this.buffer.flip();
-        while (this.buffer.hasRemaining()) to.write(this.buffer);
-        this.buffer.clear();
+    /** Write what is in a buffer, and empty it. */
+    private static void send(SocketChannel to, ByteBuffer out) throws IOException {
+        out.flip();
+        while (out.hasRemaining()) to.write(out);
+        out.clear();
     }
 
     /** At the end of a batch the executor must have processed everything; only then may Spark commit the batch's offsets. */
@@ -203,7 +206,7 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
                 try {
                     this.buffer.clear();
                     this.buffer.putInt(0);
-                    this.flush(to);
+                    send(to, this.buffer);
                 } catch (IOException e) {
                     this.shut(to);
                 }
@@ -249,8 +252,8 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
         SocketChannel to = dial(text);
         byte[] name = this.topic.getBytes(StandardCharsets.UTF_8);
         ByteBuffer hello = ByteBuffer.allocate(8 + 8 + 4 + name.length).order(ByteOrder.LITTLE_ENDIAN);
-        hello.putLong(12 + name.length).putLong(this.next).putInt(this.partition).put(name).flip();
-        while (hello.hasRemaining()) to.write(hello);
+        hello.putLong(12 + name.length).putLong(this.next).putInt(this.partition).put(name);
+        send(to, hello);
         synchronized (this.changed) {
             if (this.closed) this.shut(to);
             this.channel = to;
@@ -269,8 +272,8 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
         try {
             ByteBuffer out = ByteBuffer.allocate(8 + head.length + 5).order(ByteOrder.LITTLE_ENDIAN);
             out.putLong(head.length + 5).put(head).put((byte) 0xce);
-            out.order(ByteOrder.BIG_ENDIAN).putInt(this.executor).flip();
-            while (out.hasRemaining()) to.write(out);
+            out.order(ByteOrder.BIG_ENDIAN).putInt(this.executor);
+            send(to, out);
             byte[] answer = read(to);
             this.silent = null;
             return answer;
@@ -280,18 +283,10 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
     }
 
     private static byte[] read(SocketChannel from) throws IOException {
-        ByteBuffer head = ByteBuffer.allocate(8).order(ByteOrder.LITTLE_ENDIAN);
-        fill(from, head);
-        head.flip();
-        ByteBuffer body = ByteBuffer.allocate((int) head.getLong());
-        fill(from, body);
-        return body.array();
-    }
-
-    private static void fill(SocketChannel from, ByteBuffer into) throws IOException {
-        while (into.hasRemaining()) {
-            if (from.read(into) < 0) throw new EOFException();
-        }
+        DataInputStream in = new DataInputStream(Channels.newInputStream(from));
+        byte[] body = new byte[(int) Long.reverseBytes(in.readLong())];
+        in.readFully(body);
+        return body;
     }
 
     /**
@@ -370,9 +365,8 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
 
     private void count() {
         long now = System.nanoTime() / 1000000L;
-        if (this.deaths[0] != 0L && now - this.deaths[0] < DEATHS_MS) throw new IllegalStateException("executor " + this.executor + " of " + this.inbox + " died " + (DEATHS + 1) + " times within " + DEATHS_MS / 1000 + " s");
-        for (int i = 1; i < DEATHS; i++) this.deaths[i - 1] = this.deaths[i];
-        this.deaths[DEATHS - 1] = now;
+        this.deaths.add(Long.valueOf(now));
+        if (this.deaths.size() > DEATHS && now - ((Long) this.deaths.remove()).longValue() < DEATHS_MS) throw new IllegalStateException("executor " + this.executor + " of " + this.inbox + " died " + (DEATHS + 1) + " times within " + DEATHS_MS / 1000 + " s");
     }
 
     private void fail(String text) {
