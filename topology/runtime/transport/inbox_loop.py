@@ -126,8 +126,7 @@ class InboxLoop:
                 self._next_s = 0.0
         if self._report_at is not None and time.monotonic() >= self._report_at:
             self._report_at = None
-            self._writer.write(self._executor.report())
-            self._writer.wait(0)
+            self._writer.write(self._executor.report())  # the next batch waits until the brokers have it
 
     def _wait_s(self) -> float:
         """Return how long to wait for a record, at most until a report is due or spouts are asked."""

@@ -77,7 +77,7 @@ class RecordWriter:
             self._refused = self._refused or error
 
     def write(self, records: Iterable[OutRecord | OutRecords]) -> None:
-        """Begin to write records; to be followed by :meth:`flush`."""
+        """Begin to write records; :meth:`flush` tells what has become of them."""
         frames: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
         for record in records:
             if isinstance(record, OutRecords):
@@ -106,10 +106,6 @@ class RecordWriter:
                 return
             except BufferError:  # the queue is full
                 self._producer.poll(_WAIT_S)
-
-    def wait(self, seconds: float) -> None:
-        """Process the acknowledgements that have arrived; wait for the others at most this long."""
-        self._producer.flush(seconds)
 
     def flush(self) -> None:
         """Wait until the brokers have every record.
@@ -160,11 +156,8 @@ class PlainRecordWriter:
         self._sent: list[Delivery] = []
 
     def write(self, records: Iterable[OutRecord | OutRecords]) -> None:
-        """Begin to write records; to be followed by :meth:`flush`."""
+        """Begin to write records; :meth:`flush` tells what has become of them."""
         self._sent += [self._producer.send(r.topic, r.value, key=r.key, headers=r.headers, partition=r.partition) for r in expand_records(records)]
-
-    def wait(self, seconds: float) -> None:
-        """Do nothing: acknowledgements are processed by a thread of the client."""
 
     def flush(self) -> None:
         """Wait until the brokers have every record.
