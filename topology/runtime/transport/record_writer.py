@@ -113,22 +113,19 @@ class RecordWriter:
         :raises DeliveryError: they have refused one.
         :raises StalledWriterError: they take none, although they answered twice, some time apart; or a record has waited too long.
         """
-        before, since, answered = -1, 0.0, False
+        before, since, answers = -1, 0.0, 0
         while (left := self._producer.flush(_WAIT_S)) > 0:
             now = time.monotonic()
             if left != before:
-                before, since, answered = left, now, False
+                before, since, answers = left, now, 0
             elif now - since >= _STALL_S:
-                if not self._brokers_answer():
-                    answered = False
-                elif answered:
+                answers = answers + 1 if self._brokers_answer() else 0
+                if answers == 2:
                     raise StalledWriterError(
                         "Kafka has not accepted records, although it answers.",
                         given=f"{left} records that wait",
                         hint="a partition may have fewer replicas in sync than min.insync.replicas asks for",
                     )
-                else:
-                    answered = True
                 since = now
         if self._refused is not None and self._refused.code() == KafkaError._MSG_TIMED_OUT:
             raise StalledWriterError("Kafka has not accepted a record in time.", given=self._refused.str())
