@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import selectors
 import socket
@@ -40,40 +41,32 @@ class _Partition:
         self.ended = False  # Spark's batch has ended
         self._buffer, self._start, self._end = bytearray(_BUFFER_BYTES), 0, 0
 
-    def receive(self) -> bool:
-        """Take what has arrived, as far as there is room; return whether the connection is still open. What waits at the other end makes Spark wait."""
+    def receive(self) -> int | None:
+        """Take what has arrived, as far as there is room, and return the bytes of it; None: the connection is closed. What waits at the other end makes Spark wait."""
         if self._has_record():
-            return True
-        self._make_room()
-        try:
-            with memoryview(self._buffer) as view:
-                received = self.connection.recv_into(view[self._end :])
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        self._end += received
-        return bool(received)
-
-    @property
-    def waiting(self) -> int:
-        """Bytes that have arrived and are not taken."""
-        return self._end - self._start
-
-    def _length(self) -> int:
-        """Return the bytes of the first record; 0: its length has not arrived."""
-        return _LENGTH.size + _LENGTH.unpack_from(self._buffer, self._start)[0] if self.waiting >= _LENGTH.size else 0
-
-    def _has_record(self) -> bool:
-        return 0 < self._length() <= self.waiting
-
-    def _make_room(self) -> None:
-        """Move the beginning of a record to the front, and let the buffer have the size that the record needs."""
+            return 0
+        # The beginning of a record moves to the front, and the buffer gets the size that the record needs.
         beginning, size = self._buffer[self._start : self._end], max(_BUFFER_BYTES, self._length())
         if len(self._buffer) != size:
             self._buffer = bytearray(size)
         self._buffer[: len(beginning)] = beginning
         self._start, self._end = 0, len(beginning)
+        try:
+            with memoryview(self._buffer) as view:
+                received = self.connection.recv_into(view[self._end :])
+        except BlockingIOError:
+            return 0
+        except OSError:
+            return None
+        self._end += received
+        return received or None
+
+    def _length(self) -> int:
+        """Return the bytes of the first record; 0: its length has not arrived."""
+        return _LENGTH.size + _LENGTH.unpack_from(self._buffer, self._start)[0] if self._end - self._start >= _LENGTH.size else 0
+
+    def _has_record(self) -> bool:
+        return 0 < self._length() <= self._end - self._start
 
     def records(self, most: int) -> Iterator[InRecord]:
         """Yield up to so many records that are there."""
@@ -207,12 +200,11 @@ class SparkInput:
             if key.data is None:
                 called = True
                 continue
-            before = key.data.waiting
-            if key.data.receive():
-                self._left[key.data] = None
-                self._received += max(0, key.data.waiting - before)
-            else:
+            if (received := key.data.receive()) is None:
                 self._drop(key.data)
+            else:
+                self._left[key.data] = None
+                self._received += received
         return called
 
     def fail(self, words: bytes) -> None:
@@ -228,12 +220,9 @@ class SparkInput:
         self._selector.close()
 
     def _tell(self, partition: _Partition, words: bytes) -> None:
-        try:
-            partition.connection.setblocking(True)
-            partition.connection.settimeout(1.0)
+        partition.connection.settimeout(1.0)
+        with contextlib.suppress(OSError):
             send(partition.connection, words)
-        except OSError:
-            pass
 
     def _drop(self, partition: _Partition) -> None:
         if self._partitions.pop(partition.connection, None) is not None:
