@@ -220,8 +220,8 @@ class SparkInput:
         self._selector.close()
 
     def _tell(self, partition: _Partition, words: bytes) -> None:
-        partition.connection.settimeout(1.0)
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # the other end may have closed it
+            partition.connection.settimeout(1.0)
             send(partition.connection, words)
 
     def _drop(self, partition: _Partition) -> None:
