@@ -36,6 +36,7 @@ import org.apache.spark.sql.Row;
  */
 public class ExecutorWriter extends ForeachWriter implements Runnable {
     private static final int KEY = 0, VALUE = 1, TOPIC = 2, PARTITION = 3, OFFSET = 4, TIMESTAMP = 5, HEADERS = 7;  // of the columns; headers are there for a Kafka spout
+    private static final byte ARRAY_OF_5 = (byte) 0x95, NIL = (byte) 0xc0, BYTES = (byte) 0xc6, LONG = (byte) 0xd3, TEXT = (byte) 0xdb, MAP = (byte) 0xdf;  // of msgpack
     private static final int BUFFER_BYTES = 1 << 16;
     private static final int DEATHS = 5;
     private static final long DEATHS_MS = 30000L;  // on a busy machine a successor takes seconds to come
@@ -94,7 +95,7 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
             }
         }
         this.task = Thread.currentThread();
-        this.buffer = ByteBuffer.allocateDirect(BUFFER_BYTES).order(ByteOrder.LITTLE_ENDIAN);
+        this.buffer = ByteBuffer.allocateDirect(BUFFER_BYTES);
         this.changed = new Object();
         this.deaths = new ArrayDeque();
         return true;
@@ -138,37 +139,20 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
         if (this.places != null && !this.places.get(this.executor).equals(here)) throw new IllegalStateException("partition " + this.topic + "/" + this.partition + " belongs to Spark's executor " + this.places.get(this.executor) + ", and its task runs on " + here);
     }
 
+    /** A record is an array of msgpack: offset, time in epoch milliseconds, key, value, and headers as a map. */
     private void write(SocketChannel to, Row row, long offset) throws IOException {
-        byte[] value = row.isNullAt(VALUE) ? null : (byte[]) row.get(VALUE);
-        byte[] key = row.isNullAt(KEY) ? null : (byte[]) row.get(KEY);
-        int headers = -1;
-        byte[][] names = null, texts = null;
-        int length = 28 + (key == null ? 0 : key.length) + (value == null ? 0 : value.length);
-        if (row.size() > HEADERS && !row.isNullAt(HEADERS)) {
-            List found = row.getList(HEADERS);
-            headers = found.size();
-            names = new byte[headers][];
-            texts = new byte[headers][];
-            for (int i = 0; i < headers; i++) {
-                Row header = (Row) found.get(i);
-                names[i] = header.getString(0).getBytes(StandardCharsets.UTF_8);
-                texts[i] = header.isNullAt(1) ? null : (byte[]) header.get(1);
-                length += 8 + names[i].length + (texts[i] == null ? 0 : texts[i].length);
-            }
+        List headers = row.size() > HEADERS && !row.isNullAt(HEADERS) ? row.getList(HEADERS) : null;
+        this.buffer.clear();
+        this.buffer.put(ARRAY_OF_5).put(LONG).putLong(offset).put(LONG).putLong(milliseconds(row.get(TIMESTAMP)));
+        this.put(to, BYTES, (byte[]) row.get(KEY));
+        this.put(to, BYTES, (byte[]) row.get(VALUE));
+        this.putHead(to, MAP, headers == null ? -1 : headers.size());
+        for (int i = 0; headers != null && i < headers.size(); i++) {
+            Row header = (Row) headers.get(i);
+            this.put(to, TEXT, header.getString(0).getBytes(StandardCharsets.UTF_8));
+            this.put(to, BYTES, (byte[]) header.get(1));
         }
-        ByteBuffer out = this.buffer;
-        out.clear();
-        out.putInt(length).putLong(offset).putLong(milliseconds(row.get(TIMESTAMP)));
-        out.putInt(key == null ? -1 : key.length).putInt(value == null ? -1 : value.length).putInt(headers);
-        this.put(to, key);
-        this.put(to, value);
-        for (int i = 0; i < headers; i++) {
-            if (out.remaining() < 8) send(to, out);
-            out.putInt(names[i].length).putInt(texts[i] == null ? -1 : texts[i].length);
-            this.put(to, names[i]);
-            this.put(to, texts[i]);
-        }
-        send(to, out);
+        send(to, this.buffer);
     }
 
     /** Spark's setting spark.sql.datetime.java8API.enabled decides which class a time has. */
@@ -176,7 +160,14 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
         return time instanceof java.time.Instant ? ((java.time.Instant) time).toEpochMilli() : ((java.util.Date) time).getTime();
     }
 
-    private void put(SocketChannel to, byte[] bytes) throws IOException {
+    private void putHead(SocketChannel to, byte type, int length) throws IOException {
+        if (this.buffer.remaining() < 5) send(to, this.buffer);
+        if (length < 0) this.buffer.put(NIL);
+        else this.buffer.put(type).putInt(length);
+    }
+
+    private void put(SocketChannel to, byte type, byte[] bytes) throws IOException {
+        this.putHead(to, type, bytes == null ? -1 : bytes.length);
         if (bytes == null) return;
         if (bytes.length <= this.buffer.remaining()) {
             this.buffer.put(bytes);
@@ -205,7 +196,7 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
             while (to != null) {
                 try {
                     this.buffer.clear();
-                    this.buffer.putInt(0);
+                    this.buffer.put(NIL);
                     send(to, this.buffer);
                 } catch (IOException e) {
                     this.shut(to);
