@@ -198,7 +198,7 @@ def start_session(
     try:
         # The log is written without secrets; Spark's own redaction knows fewer of them.
         with _read_by("dskype-spark-log", lambda end: write_log(end, log_file)) as handle, ThreadPoolExecutor(1, "dskype-jvm") as beside:
-            settings = {
+            settings: dict[str, Any] = {
                 "spark.master": url,
                 "spark.app.name": "dskype",
                 **spark_settings(master=master, jars=jars, conf=conf, log_file=log_file, class_archive=class_archive, log_handle=handle),
@@ -242,8 +242,8 @@ def stop_session(session: Any) -> None:
     """Stop Spark. If the JVM has already ended, every call to it would fail, so only forget it; another session can then be started."""
     if jvm_exit_code(session) is None:
         session.stop()
-        return
-    _forget_jvm()
+    else:
+        _forget_jvm()
 
 
 def end_jvm(timeout_s: float = 10) -> None:
@@ -323,16 +323,13 @@ def _pass_on(end: int) -> None:
 @contextlib.contextmanager
 def _submit_arguments(*ours: str) -> Iterator[None]:
     """Insert arguments into PYSPARK_SUBMIT_ARGS, behind the user's and before the last one."""
-    before = os.environ.get("PYSPARK_SUBMIT_ARGS")
-    users = shlex.split(before or "pyspark-shell")
+    before = os.environ.get("PYSPARK_SUBMIT_ARGS") or "pyspark-shell"  # as in PySpark
+    users = shlex.split(before)
     os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*users[:-1], *ours, *users[-1:]])
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["PYSPARK_SUBMIT_ARGS"]
-        else:
-            os.environ["PYSPARK_SUBMIT_ARGS"] = before
+        os.environ["PYSPARK_SUBMIT_ARGS"] = before
 
 
 def _escaped(text: str) -> str:
