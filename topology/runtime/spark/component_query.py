@@ -152,7 +152,7 @@ class ComponentQuery:
         starts = tuple((topic, partition, offset) for (topic, partition), offset in sorted(self._positions.items()) if topic != inbox)
         interval_ms: int = 0 if self._real_time else plan.component_conf(self.component)[Config.TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS]
         payload = replace(self._context.common, starts=starts, interval_s=interval_ms / 1000).dumps()
-        heads = _head(request), _head({**request, "payload": payload})
+        heads = [msgpack.packb(asked | {"index": 0})[:-1] for asked in (request, request | {"payload": payload})]  # the sink appends the executor's number
         return context._jvm.dskype.spark.ExecutorWriter(context.pythonExec, DAEMON, context.environment, inbox, routes, ids, *heads)
 
     def _look_for_partitions(self, spout: KafkaSpout) -> None:
@@ -190,8 +190,3 @@ class ComponentQuery:
         except Exception as error:  # the query or the JVM has ended already
             log.warning("the query of component %s did not stop cleanly: %s", self.component, error)
         shutil.rmtree(self._checkpoint, ignore_errors=True)
-
-
-def _head(request: dict[str, Any]) -> bytes:
-    """Return a request to the supervisor up to the number of the executor, which its sender appends."""
-    return msgpack.packb(request | {"index": 0})[:-1]
