@@ -25,7 +25,7 @@ from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.driver.reports import cause_of
 from dskype.topology.runtime.driver.resume import installed_version
 from dskype.topology.runtime.kafka.clients import KafkaSettings, brokers_answer, check_codecs
-from dskype.topology.runtime.spark.spark_executors import count_executors, newest_executor_age_s, tasks_on_all_executors
+from dskype.topology.runtime.spark.spark_executors import count_executors, newest_executor_age_s, on_all_executors
 from dskype.topology.runtime.transport.wire import SUPERVISOR_VARIABLE
 
 __all__ = ["PreflightError", "check_executors", "start_python_early"]
@@ -105,8 +105,7 @@ def start_python_early(spark: Any) -> threading.Thread:
                 time.sleep(_RARELY_S)
                 arrivals.look()
             arrivals.settle()
-            n = tasks_on_all_executors(spark.sparkContext)
-            spark.range(0, n, 1, n).mapInArrow(_nothing, "id long").collect()
+            on_all_executors(spark, _nothing, "id long")
         except Exception as error:  # the session has ended, or the topology's own start will tell
             log.info("Python was not started early on Spark's executors: %s", error)
 
@@ -232,13 +231,11 @@ def _run(spark: Any, probe: Callable[..., Any], timeout_s: float) -> list[tuple[
 def _run_once(spark: Any, probe: Callable[..., Any], timeout_s: float, arrivals: _Arrivals) -> list[tuple[Any, ...]]:
     """Run the probe as one job, with a timeout, because a job without a slot never ends by itself."""
     context, began_s = spark.sparkContext, time.monotonic()
-    n = tasks_on_all_executors(context)
     found: list[Any] = []
 
     def collect() -> None:
         try:
-            # With SQL, like the queries: RDDs would get Python daemons, and with them supervisors, of their own.
-            found.append([tuple(row) for row in spark.range(0, n, 1, n).mapInArrow(probe, _DDL).collect()])
+            found.append([tuple(row) for row in on_all_executors(spark, probe, _DDL)])
         except Exception as error:
             found.append(error)
 

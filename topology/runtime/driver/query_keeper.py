@@ -24,9 +24,9 @@ from dskype.topology.runtime.kafka.clients import brokers_answer
 from dskype.topology.runtime.kafka.record_producer import RecordProducer
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 from dskype.topology.runtime.processes.payload import Payload
-from dskype.topology.runtime.spark.component_query import ComponentQuery, PartitionsAddedError
-from dskype.topology.runtime.spark.queries import QueryContext, given_up_s
+from dskype.topology.runtime.spark.component_query import ComponentQuery, PartitionsAddedError, QueryContext
 from dskype.topology.runtime.spark.session import jvm_exit_code
+from dskype.topology.runtime.spark.spark_executors import given_up_s
 from dskype.topology.runtime.spark.transports import Transports
 
 __all__ = ["QueryKeeper"]
