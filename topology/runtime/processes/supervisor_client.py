@@ -18,8 +18,8 @@ SUPERVISOR_FOLDER = re.compile(r"supervisor-(\d+)-(?:(\d+)-)?\w+")
 """The daemon's process id, and that of its JVM, which older versions did not write."""
 
 
-def ask_supervisor(request: dict) -> dict:
-    """Send one request to the supervisor of this Spark executor, and return its answer.
+def ask_supervisor(request: dict) -> None:
+    """Send one request to the supervisor of this Spark executor, and return when it has carried it out.
 
     :raises OSError: the supervisor has ended.
     """
@@ -34,7 +34,7 @@ def ask_supervisor(request: dict) -> dict:
             os.environ[SUPERVISOR_VARIABLE] = found
             connection.connect(short_address(found))
         send(connection, msgpack.packb(request))
-        return msgpack.unpackb(receive(connection))
+        receive(connection)
 
 
 def running_supervisor(folder: Path, jvm: int | str) -> str | None:
