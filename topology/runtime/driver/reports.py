@@ -8,14 +8,13 @@ import re
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, Literal
 
 from kafka.errors import KafkaError
 
 from dskype.topology.core.redaction import redact_text
 from dskype.topology.core.stats import TopologyStats
-from dskype.topology.runtime.driver.stalls import Stall
 
 __all__ = ["DRIVER_KEY", "DriverReports", "HealthState", "cause_of"]
 
@@ -72,36 +71,6 @@ class DriverReports:
         with self._lock:
             self.restarts[component] += 1
             self._changed = True
-
-    def judge_health(
-        self,
-        silent_brokers: str | None,
-        obstacles: Mapping[str, str],
-        failing: Mapping[str, int],
-        stalls: Sequence[Stall],
-        *,
-        begun: bool,
-        compiling: Mapping[str, str],
-    ) -> None:
-        """Set the health by what the driver sees.
-
-        :param silent_brokers: addresses of brokers that do not answer; None: they do.
-        :param obstacles: component -> what its query waits for.
-        :param failing: component -> how often its query has failed in a row.
-        :param stalls: the longest first.
-        :param begun: whether a task has run since the topology was started here; before, the health stays ``starting``.
-        :param compiling: component -> the kernel that one of its executors compiles now.
-        """
-        if silent_brokers is not None:
-            self.set_health("waiting", [f"the brokers at {silent_brokers} do not answer; the topology continues when they are back"])
-        elif obstacles:
-            self.set_health("waiting", [f"component {c!r} waits: {reason}" for c, reason in obstacles.items()])
-        elif stalls or failing:
-            texts = [f"the query of component {c!r} has failed {n} times in a row, without progress in between" for c, n in failing.items()]
-            self.set_health("stalled", texts + [stall.as_text() for stall in stalls[:5]])
-        else:
-            texts = [f"component {c!r} compiles the kernel {kernel}; the next start finds it compiled" for c, kernel in compiling.items()]
-            self.set_health("running" if begun else "starting", texts)
 
     def set_health(self, state: HealthState, why: list[str]) -> None:
         """Set the topology's health."""

@@ -171,14 +171,14 @@ class _Supervisor:
             self._payloads = {k: v for k, v in self._payloads.items() if k[0] != topology}
             return b""
         if epoch <= self._stopped.get(topology, -1):
-            return f"Etopology {topology!r} was stopped in epoch {self._stopped[topology]}; given: {epoch}".encode()
+            return b"E" + f"topology {topology!r} was stopped in epoch {self._stopped[topology]}; given: {epoch}".encode()
         key = (topology, request["component"], request["index"])
         child = self._children.get(key)
         if child is not None and (_ended(child.pid) or child.epoch < epoch):
             self._stop_children([key])
             child = None
         if child is not None and child.epoch > epoch:
-            return f"Eexecutor {key} runs in epoch {child.epoch}; given: {epoch}; a newer query has replaced this one".encode()
+            return b"E" + f"executor {key} runs in epoch {child.epoch}; given: {epoch}; a newer query has replaced this one".encode()
         if child is None:
             payload_key = topology, epoch, request["component"]
             if (payload := request.get("payload")) is not None:
