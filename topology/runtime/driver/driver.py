@@ -17,7 +17,7 @@ from dskype.topology.config import Config
 from dskype.topology.core.log_checks import check_journals
 from dskype.topology.core.snapshots import FencedError
 from dskype.topology.core.stats import TopologyStats
-from dskype.topology.errors import TopologyError
+from dskype.topology.errors import TopologyError, shorten
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.driver.clock_writer import ClockWriter
 from dskype.topology.runtime.driver.committer import Committer
@@ -46,6 +46,8 @@ _ASK_AGAIN_S = 0.3
 _JOIN_S = 10
 _COMMIT_S = 10.0
 """How long the end of a topology waits for brokers that are to keep its last offsets."""
+_NOTICE_S = 30
+_ERROR_CHARS = 300
 
 
 class TopologyDriver:
@@ -296,3 +298,27 @@ class TopologyDriver:
                 msg = f"{description} was not reached within {timeout_s:g} s; errors: {[e['error'][-500:] for e in self.stats.errors][-3:]}"
                 raise TimeoutError(msg)
             time.sleep(0.05)
+
+    def await_first_batches(self, notice: Callable[[str], None], wanted: Callable[[], bool], since_ms: int) -> None:
+        """Wait until every component has reported to this driver, which is opened; this shows that Spark, brokers and executors work together.
+
+        :param notice: gets a line of text every half minute, about what is waited for.
+        :param wanted: tells whether the topology is still to run; if not, the wait ends.
+        :param since_ms: when the start began, epoch ms: errors before that are of an earlier run, and say nothing about this one.
+        :raises TopologyError: the topology has failed.
+        """
+
+        def missing(stats: TopologyStats) -> list[str]:
+            """Return the components of which no task has reported."""
+            reported = stats.reported(self.tenure.term)
+            return [c for c in self.plan.component_ids if reported.isdisjoint(self.plan.component_tasks(c))]
+
+        while wanted() and (silent := missing(self.stats)):
+            with contextlib.suppress(KafkaError):
+                self.request_snapshots()  # bolts without input have a batch, too
+            with contextlib.suppress(TimeoutError):
+                self.wait_until(lambda stats: not wanted() or not missing(stats), _NOTICE_S, "a first batch")
+                return
+            errors = [error for error in list(self.stats.errors) if error.get("time_ms", 0) >= since_ms]
+            last = f"; the last error is of {errors[-1]['component']}: {shorten(errors[-1]['error'], _ERROR_CHARS)}" if errors else ""
+            notice(f"waiting for the first batch of {', '.join(silent)}{last}")
