@@ -64,31 +64,21 @@ class TopologyDriver:
 
     :param folder: the topology's own folder, on the driver's host. It holds the files that describe the topology, and the snapshots unless they are elsewhere.
     :param resume: whether to continue from the snapshots and inboxes of an earlier run; otherwise both start empty.
-    :param spark_scratch: folder for Spark's throw-away checkpoints; default within ``folder``.
     :param announce: called with text for the user when the topology's health changes, and while it starts on other hosts.
     """
 
     def __init__(
-        self,
-        plan: TopologyPlan,
-        spark: Any,
-        kafka: KafkaSettings,
-        folder: Path,
-        *,
-        resume: bool = False,
-        spark_scratch: Path | None = None,
-        announce: Callable[[str], None] = lambda text: None,
+        self, plan: TopologyPlan, spark: Any, kafka: KafkaSettings, folder: Path, *, resume: bool = False, announce: Callable[[str], None] = lambda text: None
     ) -> None:
         self.state = state = DriverState(plan, spark, kafka, Path(folder), announce)
         self.kafka, self.folder, self.store, self.tenure, self.stats = kafka, state.folder, state.store, state.tenure, state.stats
         self.resume = resume
-        self._scratch = Path(spark_scratch or self.folder / "spark")
         self._topics = TopologyTopics(state.plan, kafka)
         self._shared = SharedFiles(state.plan, self.folder, self.store)
         self._inputs = ExternalInputs(kafka, self.folder, plan.name, self._shared.share)
         self._threads = DriverThreads(state)
         self._clock = ClockWriter(state)
-        self._queries = QueryKeeper(state, self._topics, self._inputs, self._clock.waiting, self._threads.stopping.is_set, self._scratch)
+        self._queries = QueryKeeper(state, self._topics, self._inputs, self._clock.waiting, self._threads.stopping.is_set)
         self._watch: Watch | None = None
         self._committer: Committer | None = None
         self._opened = False
@@ -246,7 +236,7 @@ class TopologyDriver:
             self.store.remove()
             shutil.rmtree(self.folder, ignore_errors=True)
         else:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            shutil.rmtree(self.state.scratch, ignore_errors=True)
         self.store.rest()
 
     # -- the end of a driver ----------------------------------------------------------------------

@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, cast
 
 from dskype.topology.config import Config
@@ -54,20 +53,13 @@ class QueryKeeper:
     :param inputs: where spouts begin to read.
     :param waiting: returns task -> number of tuples that wait for it.
     :param stopping: tells whether the driver ends.
-    :param scratch: folder for Spark's throw-away checkpoints.
     :ivar restarts: the last restarts: component, time and error.
     """
 
     def __init__(
-        self,
-        state: DriverState,
-        topics: TopologyTopics,
-        inputs: ExternalInputs,
-        waiting: Callable[[], Mapping[int, int]],
-        stopping: Callable[[], bool],
-        scratch: Path,
+        self, state: DriverState, topics: TopologyTopics, inputs: ExternalInputs, waiting: Callable[[], Mapping[int, int]], stopping: Callable[[], bool]
     ) -> None:
-        self._state, self._topics, self._inputs, self._waiting, self._stopping, self._scratch = state, topics, inputs, waiting, stopping, scratch
+        self._state, self._topics, self._inputs, self._waiting, self._stopping = state, topics, inputs, waiting, stopping
         self.transports = Transports()
         self.restarts: deque[dict[str, Any]] = deque(maxlen=_KEPT_RESTARTS)
         self._failures = Restarts(state.plan.conf[Config.TOPOLOGY_EMULATOR_RESTARTS_MAX])
@@ -112,7 +104,7 @@ class QueryKeeper:
         term, logs = state.tenure.term, None if state.store.remote else state.folder / "logs"
         epoch, path = term * _STARTS_PER_TERM + self._starts, list(map(os.path.abspath, sys.path))
         common = Payload(state.plan, state.kafka, state.store, logs, path, term, epoch, given_up_s(state.spark))
-        self._last_context = QueryContext(state.spark, cast(RecordProducer, state.producer), self._scratch, common)
+        self._last_context = QueryContext(state.spark, cast(RecordProducer, state.producer), state.scratch, common)
         return self._last_context
 
     def _positions_of(self, component: str) -> dict[tuple[str, int], int]:

@@ -138,7 +138,7 @@ def judge(state, monkeypatch):
     monkeypatch.setattr(query_keeper, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(query_keeper, "jvm_exit_code", lambda spark: None)
     monkeypatch.setattr(query_keeper, "brokers_answer", lambda kafka: not state.producer.away)
-    keeper = QueryKeeper(state, None, None, lambda: {2: 1}, lambda: False, state.folder)
+    keeper = QueryKeeper(state, None, None, lambda: {2: 1}, lambda: False)
 
     def fail(error: Exception | str) -> float | None:
         keeper._due.clear()
