@@ -124,10 +124,9 @@ class TopologyDriver:
             hosts = check_executors(state.spark, self.store, self.kafka, self.plan.conf[Config.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS])
             state.reports.announce(f"topology {self.plan.name}: Spark's executors on {', '.join(hosts)} reach brokers and state; starting queries")
         state.producer = self.kafka.producer()
-        chosen = self._queries.choose()
-        self.warnings += [*self._inputs.warnings, *chosen]
         self._clock.begin()
-        self._queries.start()
+        chosen = self._queries.start()
+        self.warnings += [*self._inputs.warnings, *chosen]
         self._watch = Watch(state, self._queries, self._clock.waiting)
         janitor = Janitor(state, self._topics)
         self._threads.start({"clock": (self._clock.step, 0.0), "watch": (self._watch.step, 0.0), "janitor": (janitor.step, janitor.EVERY_S)})
@@ -186,9 +185,8 @@ class TopologyDriver:
         with self.state.lock:
             self._queries.stop()
             self.state.plan = plan
-            for warning in self._queries.choose():
+            for warning in self._queries.start():
                 self.state.reports.add_error("__driver", warning)
-            self._queries.start()
             if self.state.active:
                 self._clock.control("activate")
 

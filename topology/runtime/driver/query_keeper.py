@@ -63,7 +63,6 @@ class QueryKeeper:
         self.transports = Transports()
         self.restarts: deque[dict[str, Any]] = deque(maxlen=_KEPT_RESTARTS)
         self._failures = Restarts(state.plan.conf[Config.TOPOLOGY_EMULATOR_RESTARTS_MAX])
-        self._positions: dict[str, dict[tuple[str, int], int]] = {}
         self._queries: dict[str, ComponentQuery] = {}
         self._due: dict[str, float] = {}  # component -> when to restart its query, monotonic
         self._obstacles: dict[str, str] = {}  # component -> retriable error of its query
@@ -71,20 +70,16 @@ class QueryKeeper:
 
     # -- all queries ------------------------------------------------------------------------------
 
-    def choose(self) -> list[str]:
-        """Find out where all queries have to begin, and choose their transports; return the warnings."""
-        plan = self._state.plan
+    def start(self) -> list[str]:
+        """Start all queries where they have to begin, with transports that are chosen anew; return the warnings about these."""
+        components = self._state.plan.component_ids
         with ThreadPoolExecutor(max_workers=4) as pool:
-            self._positions = dict(zip(plan.component_ids, pool.map(self._positions_of, plan.component_ids)))
-        return self.transports.choose(plan, self._state.spark, self._positions)
-
-    def start(self) -> None:
-        """Start all queries as chosen."""
-        context = self._context()
-        self._due.clear()
-        with ThreadPoolExecutor(max_workers=4) as pool:
-            jobs = {c: pool.submit(self.transports.start_query, context, c, found) for c, found in self._positions.items()}
-            self._queries = {c: job.result() for c, job in jobs.items()}
+            positions = dict(zip(components, pool.map(self._positions_of, components)))
+            warnings = self.transports.choose(self._state.plan, self._state.spark, positions)
+            context = self._context()
+            self._due.clear()
+            self._queries = dict(zip(components, pool.map(lambda c: self.transports.start_query(context, c, positions[c]), components)))
+        return warnings
 
     def stop(self) -> None:
         """Stop all queries, and end their executors."""
