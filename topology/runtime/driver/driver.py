@@ -79,8 +79,8 @@ class TopologyDriver:
         self._threads = DriverThreads(state)
         self._clock = ClockWriter(state)
         self._queries = QueryKeeper(state, self._topics, self._inputs, self._clock.waiting, self._threads.stopping.is_set)
-        self._watch: Watch | None = None
-        self._committer: Committer | None = None
+        self._watch = Watch(state, self._queries, self._clock.waiting)
+        self._committer = Committer(state)
         self._opened = False
         self.warnings: list[str] = []
         """Problems of external topics that do not prevent the topology from running."""
@@ -127,10 +127,8 @@ class TopologyDriver:
         self._clock.begin()
         chosen = self._queries.start()
         self.warnings += [*self._inputs.warnings, *chosen]
-        self._watch = Watch(state, self._queries, self._clock.waiting)
         janitor = Janitor(state, self._topics)
         self._threads.start({"clock": (self._clock.step, 0.0), "watch": (self._watch.step, 0.0), "janitor": (janitor.step, janitor.EVERY_S)})
-        self._committer = Committer(self.plan, self.kafka, self.stats, self.tenure, lambda text: state.reports.add_error("__driver", text, part="commits"))
         self._committer.start()
         self._opened = True
 
@@ -164,8 +162,7 @@ class TopologyDriver:
         self.state.active = False
         if self._opened:
             self._clock.control("deactivate")
-        if self._committer is not None:
-            self._committer.commit_soon()
+        self._committer.commit_soon()
 
     def debug(self, percents: Mapping[str, float]) -> None:
         """Set which percentages of the tuples go to the event loggers."""
@@ -218,10 +215,9 @@ class TopologyDriver:
         A driver that was replaced removes nothing, because topics and snapshots belong to its successor.
         """
         self.state.active = False
-        if self._threads.stop(_JOIN_S) and self._watch is not None:
+        if self._threads.stop(_JOIN_S):
             self._watch.close()
-        if self._committer is not None:
-            self._committer.close(_COMMIT_S)
+        self._committer.close(_COMMIT_S)
         with self.state.lock:
             self._queries.stop()
         self._queries.transports.release()
