@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
-import io
 import json
 import logging
 import os
 import secrets
 import selectors
-import signal
 import socket
 import sys
 import threading
@@ -26,13 +24,14 @@ import pyarrow as pa
 from kafka.errors import KafkaError
 
 from dskype.topology import kernel_cache
+from dskype.topology.background import BackgroundError
 from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core.executor import Executor, Owner, PendingSnapshot
 from dskype.topology.core.redaction import RedactingFormatter, redact_text
 from dskype.topology.core.snapshots import FencedError, SnapshotStore
 from dskype.topology.core.steady_clock import now_ms
-from dskype.topology.errors import FatalError, TopologyError, mark_of
+from dskype.topology.errors import TopologyError, mark_of
 from dskype.topology.planning import acker
 from dskype.topology.planning.plan import inbox_topic, metrics_topic
 from dskype.topology.routing import java_hash
@@ -40,7 +39,7 @@ from dskype.topology.runtime.kafka.reading import KafkaInboxReader
 from dskype.topology.runtime.kafka.record_producer import RecordProducer
 from dskype.topology.runtime.processes.background import ForkedWork
 from dskype.topology.runtime.processes.executor_log import redirect_output
-from dskype.topology.runtime.processes.host import Stop, StopSignal, die_with_parent, set_name
+from dskype.topology.runtime.processes.host import Stop, StopSignal, set_name
 from dskype.topology.runtime.processes.host_load import HostLoad
 from dskype.topology.runtime.processes.payload import Payload
 from dskype.topology.runtime.stores.choice import fetch_files
@@ -53,9 +52,6 @@ from dskype.topology.runtime.transport.wire import SUPERVISOR_VARIABLE, receive,
 __all__ = ["import_components", "main", "warm_up"]
 
 log = logging.getLogger(__name__)
-_REASON_BYTES = 4096
-_REFUSED = 3
-"""Exit code of a fork that may not write any more: its parent must end, too."""
 _SYNC_S = 2.0
 """Time between two syncs of journals: a power cut may destroy so much work, unless it is in Kafka."""
 
@@ -132,9 +128,8 @@ class _Resident:
         self._executor: Executor | None = None
         self._store = payload.store
         self._selector = selectors.DefaultSelector()
-        self._snapshot_pid = 0
-        self._snapshot_errors: io.FileIO | None = None
         self._snapshot: list[PendingSnapshot] = []
+        self._saving: ForkedWork | None = None
         self._loop: InboxLoop | None = None
         self._input: SparkInput | None = None
         self._leases: Leases | None = None
@@ -290,50 +285,28 @@ class _Resident:
         os._exit(1)
 
     def _maybe_snapshot(self, batch_id: int) -> None:
-        """Take the snapshots that are due in a forked copy of this process, unless an earlier copy still runs."""
-        if self._snapshot_pid:
-            pid, status, used = os.wait4(self._snapshot_pid, os.WNOHANG)
-            if not pid:
-                return
-            self._snapshot_pid = 0
-            self._executor.delay_snapshots((used.ru_utime + used.ru_stime) * 1000)
-            with self._snapshot_errors as errors:
-                said = errors.read(_REASON_BYTES)
-            reason = said.decode(errors="replace")
-            if status == _REFUSED << 8:
-                raise FatalError(reason)
-            if not status:
+        """Take the snapshots that are due in a forked copy of this process, unless an earlier copy still runs.
+
+        :raises FatalError: the copy may not write any more, and so this process may not either.
+        """
+        if self._saving is not None:
+            try:
+                if (said := self._saving()) is None:
+                    return
                 self._store.take_over(said)
-            else:
-                log.error("snapshots %s failed (status %s): %s", [(s.task, s.version) for s in self._snapshot], status, reason)
-                self._executor.snapshots_failed(self._snapshot, reason or f"its process ended with status {status}")
-        if not self._executor.snapshot_due(batch_id):
-            return
-        self._snapshot = self._executor.pending_snapshots(batch_id)
-        self._store.rest()  # a process that forks should have one thread
-        read, write = os.pipe()
-        parent = os.getpid()
-        pid = os.fork()
-        if pid:
-            os.close(write)
-            self._snapshot_pid, self._snapshot_errors = pid, open(read, "rb", buffering=0)  # noqa: SIM115 - read when the process has ended
-            return
-        status = 1
-        gc.disable()  # garbage of the parent may hold a client of librdkafka, whose end in a fork crashes it, or waits for threads that are not there
-        try:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            die_with_parent(parent)
-            self._become_fork()
-            os.nice(5)
-            self._executor.save_snapshots(self._snapshot, self._leases.confirm if self._leases is not None else lambda: None)
-            os.write(write, self._store.handover())
-            status = 0
-        except BaseException as error:
-            status = _REFUSED if isinstance(error, FatalError) else 1
-            log.exception("a snapshot failed")
-            os.write(write, f"{type(error).__name__}: {error}".encode()[:_REASON_BYTES])
-        finally:
-            os._exit(status)
+            except BackgroundError:
+                log.error("snapshots %s failed: %s", [(s.task, s.version) for s in self._snapshot], self._saving.reason)
+                self._executor.snapshots_failed(self._snapshot, self._saving.reason)
+            self._executor.delay_snapshots(self._saving.cpu_ms)
+            self._saving = None
+        if self._executor.snapshot_due(batch_id):
+            self._snapshot = self._executor.pending_snapshots(batch_id)
+            self._store.rest()  # a process that forks should have one thread
+            self._saving = ForkedWork(self._save_snapshots, self._become_fork, f"dsk:{self._component}", nice=5)
+
+    def _save_snapshots(self) -> bytes:
+        self._executor.save_snapshots(self._snapshot, self._leases.confirm if self._leases is not None else lambda: None)
+        return self._store.handover()
 
     def _become_fork(self) -> None:
         """Let go of what belongs to the process that this one is a fork of."""
