@@ -135,27 +135,24 @@ class _Resident:
         self._leases: Leases | None = None
         self._called_s = time.monotonic()  # when Spark had a connection to this process last
         self._starts = {(topic, partition): offset for topic, partition, offset in payload.starts}
+        spout = payload.plan.spec(component).obj
+        self._is_kafka_spout = isinstance(spout, KafkaSpout)
+        self._isolation = spout.isolation_level if isinstance(spout, KafkaSpout) else "read_uncommitted"
         self._owner = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         self._teller: RecordProducer | None = None
 
     def _make_executor(self) -> Executor:
-        conf = self._payload.plan.component_conf(self._component)
-        store = self._store
-        store.kept = conf[Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT]
-        plan = self._payload.plan
+        plan, store = self._payload.plan, self._store
+        store.kept = plan.component_conf(self._component)[Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT]
         if store.remote:
             plan = fetch_files(plan, store, Path(os.environ[SUPERVISOR_VARIABLE]).parent / "files")  # this folder goes with the supervisor
+        tasks = plan.executor_tasks(self._component, self._index)
         if plan.spec(self._component).is_spout and not store.remote:  # its process never forks, so it may have another thread
-            tasks = plan.executor_tasks(self._component, self._index)
             threading.Thread(target=_sync_journals, args=(store, tasks), name="journals", daemon=True).start()
-        for task in plan.executor_tasks(self._component, self._index):
+        for task in tasks:
             store.sweep(task)
-        spout = plan.spec(self._component).obj
         # What a Kafka spout has to read again, it reads as its query does.
-        if isinstance(spout, KafkaSpout):
-            reader = KafkaInboxReader(self._payload.kafka, spout.isolation_level, keep=True, starts=self._starts)
-        else:
-            reader = KafkaInboxReader(self._payload.kafka)
+        reader = KafkaInboxReader(self._payload.kafka, self._isolation, keep=self._is_kafka_spout, starts=self._starts)
         executor = Executor(plan, self._component, self._index, store, reader, now_ms, owner=Owner(self._owner, self._payload.term, self._payload.epoch))
         executor.about_host = HostLoad().report
         executor.run_in_background = lambda work: ForkedWork(work, self._become_fork)
@@ -226,24 +223,20 @@ class _Resident:
         name = f"positions-{self._payload.plan.topology_id}-{inbox_topic('x', self._component)[2:]}-{self._index}-{self._payload.epoch}"
         path = Path(os.environ[SUPERVISOR_VARIABLE]).parent / name  # this folder goes with the supervisor
         positions = self._starts | {where: offset for where, offset in executor.positions_since_start().items() if where in self._starts}
-        kept = KeptPositions(path, [task.id for task in executor.tasks])
-        permit = self._leases.check if self._leases is not None else lambda: None
         return InboxLoop(
             executor,
             make_writer(self._payload.kafka, self._payload.given_up_s),
-            kept,
+            KeptPositions(path, [task.id for task in executor.tasks]),
             positions,
             self._maybe_snapshot,
             self._open_input,
-            permit=permit,
+            permit=self._leases.check if self._leases is not None else lambda: None,
             interval_s=self._payload.interval_s,
         )
 
     def _open_input(self, positions: dict[tuple[str, int], int]) -> SparkInput:
-        spout = self._payload.plan.spec(self._component).obj
-        isolation = (spout.isolation_level,) if isinstance(spout, KafkaSpout) else ()
         # Its own client: what lies before is read bit by bit, and in between the spout reads failed records again.
-        self._input = SparkInput(KafkaInboxReader(self._payload.kafka, *isolation), positions, self._selector, single=isinstance(spout, KafkaSpout))
+        self._input = SparkInput(KafkaInboxReader(self._payload.kafka, self._isolation), positions, self._selector, single=self._is_kafka_spout)
         return self._input
 
     def _step(self, loop: InboxLoop) -> None:
