@@ -134,7 +134,9 @@ class _Supervisor:
                         self._selector.register(connection, selectors.EVENT_READ)
                     else:
                         self._serve(cast("socket.socket", key.fileobj))
-                self._reap()
+                for executor, child in list(self._children.items()):
+                    if _ended(child.pid):
+                        self._forget(executor)
         except Stop:
             pass
         finally:
@@ -142,11 +144,6 @@ class _Supervisor:
             self._listener.close()  # who asks now finds another supervisor, or starts one
             self._stop_children(list(self._children))
             shutil.rmtree(self._folder, ignore_errors=True)
-
-    def _reap(self) -> None:
-        for key, child in list(self._children.items()):
-            if _ended(child.pid):
-                self._forget(key)
 
     def _forget(self, key: Key) -> None:
         child = self._children.pop(key)
