@@ -109,28 +109,24 @@ class DriverReports:
         """Write new reports; write the health at regular intervals even if it has not changed.
 
         :param send: (key, value) -> writes a record to the metrics topic.
-        :raises KafkaError: a record could not be written; the next call writes everything.
+        :raises KafkaError: a record could not be written; the next call writes it and what follows.
         """
         now_s = time.monotonic()
         with self._lock:
             if not self._changed and now_s - self._written_s < _REPEAT_S:
                 return
-            errors = list(self._errors)
-            self._changed = False
-        record = self.document()
+            errors, self._changed = list(self._errors), False
         try:
             for error in errors:
                 send(None, json.dumps(error).encode())
-            send(DRIVER_KEY, record)
+                with self._lock:
+                    if error in self._errors:
+                        self._errors.remove(error)
+            send(DRIVER_KEY, self.document())
         except KafkaError:
-            with self._lock:
-                self._changed = True
+            self._changed = True
             raise
         self._written_s = now_s
-        with self._lock:
-            for error in errors:
-                if error in self._errors:
-                    self._errors.remove(error)
 
 
 def cause_of(text: str) -> str:
