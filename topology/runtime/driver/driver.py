@@ -248,12 +248,10 @@ class TopologyDriver:
 
         :raises TopologyError: the topology has failed, or a thread of the driver has ended.
         """
+        if dead := self._threads.dead():
+            self.state.fail(TopologyFailedError(f"threads of the driver have ended: {', '.join(dead)}"))
         if self.failure is not None:
             raise self.failure
-        if dead := self._threads.dead():
-            error = TopologyFailedError(f"threads of the driver have ended: {', '.join(dead)}")
-            self.state.fail(error)
-            raise self.failure or error
 
     def note_broker(self, text: str, *, gone: bool) -> None:
         """Report an event of the broker that runs for this topology.
