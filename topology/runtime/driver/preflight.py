@@ -147,21 +147,15 @@ def _compare_versions(found: list[_Finding]) -> None:
 
     :raises PreflightError: there is such an executor.
     """
-    ours = _versions()
-    others = sorted(
-        {f"{f.host}: Python {f.python}, dskype {f.dskype}" for f in found if (f.python.rpartition(".")[0], f.dskype) != (ours[0].rpartition(".")[0], ours[1])}
-    )
+    ours = platform.python_version().rpartition(".")[0], installed_version()
+    others = sorted({f"{f.host}: Python {f.python}, dskype {f.dskype}" for f in found if (f.python.rpartition(".")[0], f.dskype) != ours})
     if others:
         raise PreflightError(
             "Spark's executors run other versions than the driver.",
             given="; ".join(others),
-            legal=f"Python {ours[0].rpartition('.')[0]}, dskype {ours[1]}",
+            legal=f"Python {ours[0]}, dskype {ours[1]}",
             hint="every host needs the same Python and the same dskype at the same path, or PYSPARK_PYTHON to name it",
         )
-
-
-def _versions() -> tuple[str, str]:
-    return platform.python_version(), installed_version()
 
 
 def _probe(store: SnapshotStore, kafka: KafkaSettings, token: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -188,8 +182,7 @@ def _probe(store: SnapshotStore, kafka: KafkaSettings, token: str) -> Callable[[
             error = f"{type(problem).__name__}: {problem}"
         finally:
             store.rest()
-        python, dskype = _versions()
-        found = _Finding(host, python, dskype, reached, document, error)
+        found = _Finding(host, platform.python_version(), installed_version(), reached, document, error)
         yield pa.RecordBatch.from_pydict({name: [value] for name, value in found._asdict().items()})
 
     return probe
