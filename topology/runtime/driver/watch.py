@@ -36,7 +36,6 @@ class Watch:
         self._state, self._queries, self._waiting = state, queries, waiting
         self._stalls = StallWatch(state.plan.conf[Config.TOPOLOGY_EMULATOR_STALL_SECS], gap_s=10 * _STEP_S)
         self._newest = NewestReports(METRICS_RETENTION_MS / 2000)
-        self._known = dict(state.plan.task_component)
         self._consumer: Any = None
         self._look_at_s = time.monotonic()
         self._repeat_at_s = self._look_at_s + _REPEAT_EVERY_S
@@ -56,7 +55,7 @@ class Watch:
             self._consumer.seek_to_beginning(where)
         for batch in self._consumer.poll(timeout_ms=int(_STEP_S * 1000)).values():
             for record in batch:
-                if record.key != DRIVER_KEY and state.stats.feed(record.value, self._known):
+                if record.key != DRIVER_KEY and state.stats.feed(record.value, state.plan.task_component):
                     self._newest.remember(record.key, record.value, time.monotonic())
         state.write_reports()
         if time.monotonic() >= self._repeat_at_s:

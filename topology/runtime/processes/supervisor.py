@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -53,10 +54,8 @@ def _sweep(root: Path) -> None:
         try:
             os.kill(int(name[1]), 0)
         except ProcessLookupError:
-            try:
+            with suppress(RecursionError):  # too deep to be a supervisor's folder
                 shutil.rmtree(folder, ignore_errors=True)
-            except RecursionError:  # too deep to be a supervisor's folder
-                continue
         except (OverflowError, PermissionError):
             continue
 
