@@ -6,7 +6,7 @@ import contextlib
 import logging
 import shutil
 import time
-from collections import deque
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -96,9 +96,9 @@ class TopologyDriver:
         return self.state.failure
 
     @property
-    def restarts(self) -> deque[dict[str, Any]]:
-        """The last restarts of queries: component, time and error."""
-        return self._queries.restarts
+    def restarts(self) -> Counter[str]:
+        """Component -> how often its query was restarted after a failure."""
+        return self.state.reports.restarts
 
     # -- lifecycle --------------------------------------------------------------------------------
 

@@ -6,13 +6,11 @@ import logging
 import os
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, cast
+from typing import cast
 
 from dskype.topology.config import Config
-from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import FATAL_MARK, RETRIABLE_MARK, FatalError, mark_of, text_after
 from dskype.topology.runtime.driver.inputs import ExternalInputs
 from dskype.topology.runtime.driver.reports import cause_of
@@ -34,7 +32,7 @@ log = logging.getLogger(__name__)
 
 _AGAIN_S = 0.5
 _RETRY_S = 2.0
-_STARTS_PER_TERM, _KEPT_RESTARTS = 1 << 20, 1000
+_STARTS_PER_TERM = 1 << 20
 
 
 class QueryKeeper:
@@ -53,7 +51,6 @@ class QueryKeeper:
     :param inputs: where spouts begin to read.
     :param waiting: returns task -> number of tuples that wait for it.
     :param stopping: tells whether the driver ends.
-    :ivar restarts: the last restarts: component, time and error.
     """
 
     def __init__(
@@ -61,7 +58,6 @@ class QueryKeeper:
     ) -> None:
         self._state, self._topics, self._inputs, self._waiting, self._stopping = state, topics, inputs, waiting, stopping
         self.transports = Transports()
-        self.restarts: deque[dict[str, Any]] = deque(maxlen=_KEPT_RESTARTS)
         self._failures = Restarts(state.plan.conf[Config.TOPOLOGY_EMULATOR_RESTARTS_MAX])
         self._queries: dict[str, ComponentQuery] = {}
         self._due: dict[str, float] = {}  # component -> when to restart its query, monotonic
@@ -170,7 +166,6 @@ class QueryKeeper:
             )
             return
         log.warning("the query of component %s of topology %s %s in %g s: %s", component, state.plan.name, RESTARTED, delay_s, shown[:500])
-        self.restarts.append({"component": component, "time_ms": now_ms(), "error": text[:2000]})
         state.reports.count_restart(component)
         state.reports.add_error(component, f"the query failed and starts again{f' in {delay_s:g} s' if delay_s else ''}: {shown}")
         self._due[component] = time.monotonic() + delay_s
