@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -91,10 +90,7 @@ class ExternalInputs:
             return found
 
     def _topics(self, consumer, component: str, spout: KafkaSpout) -> list[str]:
-        if spout.topics:
-            return list(spout.topics)
-        topics = sorted(t for t in consumer.topics() if re.fullmatch(spout.pattern or "", t))
-        if not topics:
+        if not (topics := spout.topics or sorted(filter(spout.reads, consumer.topics()))):
             raise TopologyError(
                 "No topic matches the pattern of a KafkaSpout.",
                 given=spout.pattern,

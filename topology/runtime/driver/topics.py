@@ -98,7 +98,7 @@ class TopologyTopics:
                 wanted.setdefault(topic, {}).update(config)
         existing = admin.existing(wanted)
         spouts = [spec.obj for spec in self.plan.topology.components.values() if isinstance(spec.obj, KafkaSpout)]
-        inputs = {topic for spout in spouts for topic in (spout.topics or admin.matching(spout.pattern or ""))}
+        inputs = {topic for spout in spouts for topic in (spout.topics or filter(spout.reads, admin.names()))}
         for topic, config in wanted.items():
             if topic not in existing:
                 admin.create({topic: 1}, {**(INPUT_TOPIC if topic in inputs else OUTPUT_TOPIC), **config})
