@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sys
 import time
@@ -114,17 +115,14 @@ class QueryKeeper:
     def look(self) -> None:
         """Restart failed queries from their snapshots, without a delay unless they fail repeatedly."""
         with self._state.lock:
-            for component, query in list(self._queries.items()):
+            for component in self._state.plan.component_ids:
                 if self._stopping() or self._state.failure is not None:
                     return
-                if (error := query.failure()) is not None:
+                if (query := self._queries.get(component)) is not None and (error := query.failure()) is not None:
                     del self._queries[component]
                     query.stop()
                     self._judge(component, error)
-            for component, due in list(self._due.items()):
-                if self._stopping() or self._state.failure is not None:
-                    return
-                if time.monotonic() >= due:
+                if time.monotonic() >= self._due.get(component, math.inf):
                     self._restart(component)
 
     def _judge(self, component: str, error: BaseException) -> None:
