@@ -31,7 +31,7 @@ class ForkedWork:
         running ---- the fork ends ----> done, or failed
            +-------- nobody refers to it ----> killed
 
-    :param work: uses no client of a broker or a store, because those belong to this process.
+    :param work: uses no client of a broker or a store that is open now, because it belongs to this process.
     :param prepare: called in the fork at first: closes what others would wait for.
     :param name: of the fork, for ``ps``.
     :param nice: what has to be done for each message goes first.
@@ -46,7 +46,7 @@ class ForkedWork:
         self._parent, self._pid = os.getpid(), -1
         try:
             # Read when the fork has ended. In memory, where Linux can do that: a full disk is no reason to fail.
-            self._file = open(os.memfd_create(name), "w+b") if hasattr(os, "memfd_create") else tempfile.TemporaryFile()  # noqa: SIM115
+            self._file = open(os.memfd_create("work"), "w+b") if hasattr(os, "memfd_create") else tempfile.TemporaryFile()  # noqa: SIM115
             self._pid = os.fork()
         except OSError as error:
             raise BackgroundError("Work in the background could not begin.", given=str(error)) from error
