@@ -169,7 +169,7 @@ class SnapshotStore:
         """Close connections and end their threads; the next call opens others. A process calls this before it forks."""
 
     def handover(self) -> bytes:
-        """Return what a fork that has written wants its parent's store to know, at most 4 KiB."""
+        """Return what a fork that has written wants its parent's store to know."""
         return b""
 
     def take_over(self, data: bytes) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, closing, suppress
@@ -56,10 +55,6 @@ class TopicAdmin(AbstractContextManager["TopicAdmin", None]):
         """Return topic -> number of partitions, for those of ``topics`` that exist."""
         wanted = set(topics)
         return {d["name"]: len(d["partitions"]) for d in self._admin.describe_topics() if d["name"] in wanted}
-
-    def matching(self, pattern: str) -> list[str]:
-        """Return the topics whose whole name matches a regular expression."""
-        return [topic for topic in self._admin.list_topics() if re.fullmatch(pattern, topic)]
 
     def configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return topic -> its settings, defaults included; topics whose settings this user may not see are missing."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
@@ -161,7 +160,7 @@ class ComponentQuery:
         while not self._stopped.wait(_NEW_PARTITIONS_S):
             try:
                 with closing(self._context.common.kafka.consumer(request_timeout_ms=FAILOVER_MS)) as consumer:
-                    topics = [t for t in consumer.topics() if t in spout.topics or re.fullmatch(spout.pattern or "", t)]
+                    topics = list(filter(spout.reads, consumer.topics()))
                     found = {(topic, partition) for topic in topics for partition in consumer.partitions_for_topic(topic) or ()}
             except KafkaError as error:
                 log.info("the partitions of component %s are not known now: %s", self.component, error)

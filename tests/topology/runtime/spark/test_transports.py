@@ -11,7 +11,6 @@ from dskype.topology import TopologyBuilder
 from dskype.topology.config import Config
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.driver.driver import TopologyDriver
-from dskype.topology.runtime.driver.query_keeper import QueryKeeper
 from dskype.topology.runtime.driver.watch import Watch
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.connections import UnsupportedOptionError, connection_settings
@@ -131,7 +130,7 @@ def test_a_query_waits_for_slots_however_long_and_the_health_says_why(tmp_path):
 
 def test_a_rebalance_counts_the_slots_anew(tmp_path, monkeypatch):
     monkeypatch.setattr(TopologyDriver, "_drain", lambda self: None)
-    monkeypatch.setattr(QueryKeeper, "start", lambda self: None)
+    monkeypatch.setattr(Transports, "start_query", lambda *_: SimpleNamespace(stop=lambda: None))
     plan, spark = plan_of(), FakeSpark("local[13]", 13)
     driver = TopologyDriver(plan, spark, KAFKA, tmp_path)
     driver._opened = True
