@@ -129,6 +129,7 @@ class QueryKeeper:
         """Decide whether and when to restart a component's failed query."""
         state = self._state
         text = f"{mark_of(error)} {error}".strip()  # the text of an executor's error has its mark already
+        self._obstacles.pop(component, None)  # it may wait for something else now
         if isinstance(error, PartitionsAddedError) or jvm_exit_code(state.spark) is not None:  # the next check reports that the JVM has ended
             self._due[component] = time.monotonic() + _AGAIN_S
             return

@@ -163,6 +163,7 @@ def test_what_may_pass_is_tried_again_without_an_end(state, judge):
     assert {fail(f"x {RETRIABLE_MARK} no room") for _ in range(9)} == {2.0}
     assert keeper.obstacles() == {"sum": "no room"}
     assert {fail(PartitionsAddedError("more")) for _ in range(9)} == {0.5}
+    assert not keeper.obstacles(), "there is room now"
     state.producer.away = True
     assert {fail("no broker") for _ in range(9)} == {2.0}
     assert state.brokers_away and state.failure is None and not state.reports.restarts and not keeper.failing()
