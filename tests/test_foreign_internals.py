@@ -46,7 +46,6 @@ USERS = {
         "deploy/machine/spark_classes.py",
         "topology/runtime/processes/daemon.py",
         "topology/runtime/spark/component_query.py",
-        "topology/runtime/spark/queries.py",
         "topology/runtime/spark/session.py",
         "topology/runtime/spark/spark_executors.py",
     },

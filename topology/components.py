@@ -6,6 +6,7 @@ after another on a single thread, and finally ``close`` or ``cleanup`` (guarante
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, get_args
@@ -202,6 +203,10 @@ class KafkaSpout(Spout):
             self.outputs = {stream: as_fields(fields) for stream, fields in outputs.items()}
         else:
             self.outputs = {DEFAULT_STREAM_ID: as_fields(outputs)}
+
+    def reads(self, topic: str) -> bool:
+        """Tell whether the spout reads a topic, if it exists."""
+        return topic in self.topics or (self.pattern is not None and re.fullmatch(self.pattern, topic) is not None)
 
     def declare_output_fields(self, declarer: OutputFieldsDeclarer) -> None:
         """Declare ``outputs``."""

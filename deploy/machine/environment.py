@@ -131,8 +131,7 @@ class Environment(environment.Environment):
 
         :param lock: held while the manager is used.
         """
-        self._manager, self._nimbus = manager, NimbusService(self.kafka, lock)
-        self._nimbus.start(manager)
+        self._manager, self._nimbus = manager, NimbusService(self.kafka, manager, lock)
 
     def make_backend(self, plan: TopologyPlan) -> TopologyDriver:
         """Return the driver of one topology.

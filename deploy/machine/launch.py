@@ -23,7 +23,6 @@ from dskype.topology.local import LocalCluster, LocalTopology
 from dskype.topology.nimbus.states import TopologyState
 from dskype.topology.planning.plan import TopologyPlan, metrics_topic
 from dskype.topology.planning.validation import CycleWarning
-from dskype.topology.runtime.driver.first_batches import await_first_batches
 from dskype.topology.runtime.driver.resume import check_resumable
 from dskype.topology.runtime.nimbus.nimbus_topic import load_states
 from dskype.topology.runtime.nimbus.standby import TopologyKilledError
@@ -189,7 +188,7 @@ def start(cluster: LocalCluster, flux: FluxTopology, active: bool, progress: Pro
     handle = cluster.submit_topology(flux.name, flux.config, flux.topology, active=active)
     tell_warnings(flux.topology, handle.warnings, progress)
     if handle.status == "ACTIVE":
-        await_first_batches(handle.backend, progress, lambda: flux.name in cluster.manager.topologies, began_ms)
+        handle.backend.await_first_batches(progress, lambda: flux.name in cluster.manager.topologies, began_ms)
     elif active:
         hint = f"; 'dskype activate {flux.name}' lets it work" if handle.status == "INACTIVE" else ""
         progress(f"topology {flux.name} is {handle.status}, as it was when its last process ended{hint}")

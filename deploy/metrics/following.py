@@ -16,7 +16,7 @@ from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.nimbus.observing import Contact, ContactWatch
 from dskype.topology.runtime.kafka.connections import FAILOVER_MS
 from dskype.topology.runtime.nimbus.liveness import HeartbeatWatch
-from dskype.topology.runtime.nimbus.nimbus_topic import NIMBUS_TOPIC, read_state
+from dskype.topology.runtime.nimbus.nimbus_topic import NIMBUS_TOPIC, read_record
 
 __all__ = ["Followed", "Following", "Inputs"]
 
@@ -154,8 +154,8 @@ class Following(Generic[S]):
         end = consumer.end_offsets([where], timeout_ms=_ASK_MS)[where]
         while consumer.position(where) < end and not self._stop.is_set():
             for record in consumer.poll(timeout_ms=500).get(where, ()):
-                name, document = read_state(record) or (None, None)
-                if name is None or (self._names is not None and name not in self._names):
+                name, document = read_record(record)
+                if not name or (self._names is not None and name not in self._names):
                     continue
                 if document is None:
                     self._records.pop(name, None)

@@ -18,7 +18,7 @@ from dskype.deploy.demo import places
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.runtime.kafka.clients import KafkaSettings
-from dskype.topology.runtime.nimbus.nimbus_topic import ClusterClient, follow, read_standby, read_state
+from dskype.topology.runtime.nimbus.nimbus_topic import ClusterClient, follow, read_record, read_standby
 from dskype.topology.runtime.nimbus.standby import LOST_AFTER_BEATS
 from tests.topology.runtime.helpers import executors, wait_for
 from tests.topology.runtime.standalone import executors_of_minutes, standalone
@@ -84,11 +84,11 @@ class Beats:
         """Take in the records that have come."""
         for records in self._consumer.poll(timeout_ms=500).values():
             for record in records:
-                if (beat := read_standby(record)) is not None and beat[0] == self._name:
+                if (beat := read_standby(record))[0] == self._name:
                     self.over = not beat[2]
                     self.standby, self._silent = self.standby + beat[2], self._silent + beat[2]
                     self.silence = max(self.silence, self._silent)
-                elif (driver := read_state(record)) is not None and driver[0] == self._name:
+                elif read_record(record)[0] == self._name:
                     self._silent = 0
 
     def close(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from dskype.topology.components import KafkaSpout
@@ -71,7 +70,7 @@ class OffsetCommits:
                 settled[report["component"]].update(((topic, partition), offset) for topic, partition, _, offset in report.get("kafka", ()))
         found = {}
         for where, offset in settled[of].items():
-            sharing = [name for name in settled if name != of and _reads(self._spouts[name], where[0])]
+            sharing = [name for name in settled if name != of and self._spouts[name].reads(where[0])]
             if all(where in settled[name] for name in sharing):
                 found[where] = min([offset, *(settled[name][where] for name in sharing)])
         return found
@@ -79,7 +78,3 @@ class OffsetCommits:
     def note(self, group: str, offsets: Mapping[Partition, int], now_ms: int) -> None:
         """Note that offsets have been committed."""
         self._committed.update(((group, where), (offset, now_ms)) for where, offset in offsets.items())
-
-
-def _reads(spout: KafkaSpout, topic: str) -> bool:
-    return topic in spout.topics or (spout.pattern is not None and re.fullmatch(spout.pattern, topic) is not None)

@@ -169,7 +169,7 @@ class SnapshotStore:
         """Close connections and end their threads; the next call opens others. A process calls this before it forks."""
 
     def handover(self) -> bytes:
-        """Return what a fork that has written wants its parent's store to know, at most 4 KiB."""
+        """Return what a fork that has written wants its parent's store to know."""
         return b""
 
     def take_over(self, data: bytes) -> None:
@@ -324,14 +324,16 @@ class SnapshotStore:
         try:
             self._create(self._term_name(term), json.dumps(holder).encode(), None, sync=True)
         except FileExistsError:
-            newest = self.newest_term()
-        else:
-            terms = self._numbers(TERMS, "")
-            for old in terms[:-TERMS_KEPT]:
-                self._remove(self._term_name(old))
-            if (newest := terms[-1]) == term:
-                return
-        raise TermTakenError("Another driver has taken this term.", given=term, hint=f"the newest term is {newest}: {self.term_holder(newest)}")
+            raise self._term_taken(term) from None
+        terms = self._numbers(TERMS, "")
+        for old in terms[:-TERMS_KEPT]:
+            self._remove(self._term_name(old))
+        if terms[-1] != term:
+            raise self._term_taken(term)
+
+    def _term_taken(self, term: int) -> TermTakenError:
+        newest = self.newest_term()
+        return TermTakenError("Another driver has taken this term.", given=term, hint=f"the newest term is {newest}: {self.term_holder(newest)}")
 
     def term_holder(self, term: int) -> dict[str, Any]:
         """Return the ``holder`` of a term as given to :meth:`take_term`; empty if it is no longer known."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -138,7 +137,7 @@ class SimulatedTopology:
         """
         if (spout := self._readers.get(query.component)) is None:
             return
-        topics = spout.topics if spout.pattern is None else [t for t in self.log.topics() if re.fullmatch(spout.pattern, t)]
+        topics = spout.topics or list(filter(spout.reads, self.log.topics()))
         skips = self.plan.component_conf(query.component)[Config.TOPOLOGY_EMULATOR_ON_DATA_LOSS] == "skip"
         for topic in topics:
             for partition in range(self.log.partitions(topic)):

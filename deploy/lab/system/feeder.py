@@ -195,7 +195,7 @@ class _Writer:
         if self._producer is None:
             from confluent_kafka import Producer
 
-            from dskype.topology.runtime.kafka.librdkafka import connection_settings
+            from dskype.topology.runtime.kafka.connections import connection_settings
 
             with connection_settings(self._kafka) as settings:
                 self._producer = Producer(_SETTINGS | settings | {"on_delivery": _stop_at_error})

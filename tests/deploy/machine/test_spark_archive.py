@@ -83,7 +83,7 @@ def test_a_home_with_links_to_the_folders_of_another_has_its_archive(training: S
 
 def test_a_driver_maps_it_wherever_its_workers_are(tmp_path: Path) -> None:
     def options(master: str | None, archive: Path | None) -> str:
-        settings = session.spark_settings(master=master, jars=JARS, conf={}, log_file=tmp_path / "spark.log", class_archive=archive)
+        settings = session.spark_settings(master=master, jars=JARS, conf={}, log_file=tmp_path / "spark.log", log_handle=7, class_archive=archive)
         return settings["spark.driver.extraJavaOptions"]
 
     archive = tmp_path / "a b.jsa"

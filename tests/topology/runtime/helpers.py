@@ -121,15 +121,19 @@ def count_records(kafka: KafkaSettings, topic: str) -> int:
         consumer.close()
 
 
+def driver_state(plan: TopologyPlan, kafka: Any, stats: TopologyStats, told: list[str]) -> Any:
+    """Return what a committer sees of a driver with the term 1 that nobody replaces; ``told`` gets the errors that it reports."""
+    reports = SimpleNamespace(add_error=lambda component, text, part: told.append(text))
+    return SimpleNamespace(plan=plan, kafka=kafka, stats=stats, reports=reports, tenure=SimpleNamespace(term=1, is_over=lambda: False))
+
+
 def committer(kafka: KafkaSettings, topic: str, group: str, told: list[str]) -> Committer:
     """Return a committer, started, of a topology whose only task has settled the first two records of a topic and reports that under the term 1."""
     builder = TopologyBuilder()
     builder.set_spout("in", KafkaSpout(topic, kafka_options={"group.id": group}, offset_commit_period_ms=100))
     stats = TopologyStats()
     stats.tasks[1] = {"component": "in", "term": 1, "kafka": [[topic, 0, 3, 2]]}
-    made = Committer(
-        TopologyPlan.build(topic, f"{topic}-1-0", {}, builder.create_topology()), kafka, stats, SimpleNamespace(term=1, is_over=lambda: False), told.append
-    )
+    made = Committer(driver_state(TopologyPlan.build(topic, f"{topic}-1-0", {}, builder.create_topology()), kafka, stats, told))
     made.start()
     return made
 

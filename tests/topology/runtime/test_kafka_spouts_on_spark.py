@@ -30,7 +30,7 @@ from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.reading import KafkaInboxReader, read_ahead
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 
-from .helpers import committed, committer, make_topic, output, wait_for
+from .helpers import committed, committer, driver_state, make_topic, output, wait_for
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 MANY = 10_000
@@ -152,7 +152,7 @@ def test_a_commit_that_fails_is_told_once_though_those_of_another_group_succeed(
     monkeypatch.setattr(committer_module, "commit_offsets", commit)
     monkeypatch.setattr(committer_module, "read_ahead", lambda reader, offsets: {where: (offset, offset) for where, offset in offsets.items()})
     kafka = SimpleNamespace(admin=lambda **_: SimpleNamespace(close=bool), consumer=lambda **_: SimpleNamespace(close=bool))
-    made = Committer(TopologyPlan.build("t", "t-1-0", {}, builder.create_topology()), kafka, stats, SimpleNamespace(term=1, is_over=lambda: False), told.append)
+    made = Committer(driver_state(TopologyPlan.build("t", "t-1-0", {}, builder.create_topology()), kafka, stats, told))
     for number in range(4):
         stats.tasks[2]["kafka"][0][3] = number  # the other group always has something new
         assert not made._commit(all_spouts=True)

@@ -33,24 +33,21 @@ class ClockWriter:
 
     def __init__(self, state: DriverState) -> None:
         self._state = state
-        self._clock = TopologyClock(state.plan, state.stats, now_ms())
         self._lock = threading.Lock()
         self._due: str | None = None
+        self.begin()
 
     def begin(self) -> None:
         """Let the clock start now, and not when the driver was made."""
-        plan = self._state.plan
-        self._clock = TopologyClock(plan, self._state.stats, now_ms(), plan.component_ids)
+        self._clock = TopologyClock(self._state.plan, self._state.stats, now_ms(), self._state.plan.component_ids)
 
     def step(self) -> float:
         """Write what is due; return the seconds until more is."""
         if self._state.failure is not None:
             return _MOST_S
-        if self._due is not None:
-            with self._lock:
-                self._write_control()
-        active = self._state.active
-        self._write(self._clock.due(now_ms(), active=active))
+        with self._lock:
+            self._write_control()
+        self._write(self._clock.due(now_ms(), active=self._state.active))
         return min(_MOST_S, max(_STEP_S, (self._clock.next_due_ms(active=self._state.active) - now_ms()) / 1000))
 
     def control(self, command: str) -> None:

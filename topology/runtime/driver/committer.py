@@ -6,7 +6,6 @@ import json
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable
 from contextlib import ExitStack, closing
 from typing import Any
 
@@ -14,12 +13,9 @@ from kafka.errors import AuthorizationError, UnknownMemberIdError
 
 from dskype.topology.components import KafkaSpout
 from dskype.topology.core.offset_commits import OffsetCommits, consumer_group
-from dskype.topology.core.stats import TopologyStats
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import explain
-from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.runtime.driver.resume import Tenure
-from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.driver.state import DriverState
 from dskype.topology.runtime.kafka.connections import FAILOVER_MS
 from dskype.topology.runtime.kafka.reading import commit_offsets, read_ahead
 
@@ -37,15 +33,12 @@ class Committer:
     """A thread of the driver that commits offsets. A broker that stands still holds up nothing else, and errors only delay the next attempt.
 
     Offsets are only there for those who look at the group's lag, and for a later topology that is to go on there. This one goes by its journals.
-
-    :param stats: the newest reports of the topology's tasks.
-    :param tenure: a driver that was replaced commits nothing.
-    :param report: called with a text for the user when offsets cannot be committed, once for each cause.
+    A driver that was replaced commits nothing. What prevents a commit is reported once for each cause.
     """
 
-    def __init__(self, plan: TopologyPlan, kafka: KafkaSettings, stats: TopologyStats, tenure: Tenure, report: Callable[[str], None]) -> None:
-        self._plan, self._kafka, self._tenure, self._report = plan, kafka, tenure, report
-        self._commits = OffsetCommits(plan, stats)
+    def __init__(self, state: DriverState) -> None:
+        self._state, plan = state, state.plan
+        self._commits = OffsetCommits(plan, state.stats)
         spouts = [spec.obj for spec in plan.topology.components.values() if isinstance(spec.obj, KafkaSpout)]
         uncommitted = {consumer_group(plan.name, spout) for spout in spouts if spout.isolation_level == "read_uncommitted"}
         self._levels = {group: "read_uncommitted" if group in uncommitted else "read_committed" for group in (consumer_group(plan.name, s) for s in spouts)}
@@ -86,21 +79,21 @@ class Committer:
     def _commit(self, *, all_spouts: bool) -> bool:
         """Commit what is due; return whether that succeeded."""
         failed = False
-        for group, offsets in self._commits.due(now_ms(), self._tenure.term, all_spouts=all_spouts).items():
+        for group, offsets in self._commits.due(now_ms(), self._state.tenure.term, all_spouts=all_spouts).items():
             try:
-                if self._tenure.is_over() or self._given_up.is_set():
+                if self._state.tenure.is_over() or self._given_up.is_set():
                     return True
                 if self._admin is None:
-                    self._admin = self._clients.enter_context(closing(self._kafka.admin(request_timeout_ms=FAILOVER_MS)))
+                    self._admin = self._clients.enter_context(closing(self._state.kafka.admin(request_timeout_ms=FAILOVER_MS)))
                 if (reader := self._readers.get(group)) is None:
                     level = self._levels[group]
-                    reader = self._kafka.consumer(isolation_level=level, request_timeout_ms=FAILOVER_MS, allow_auto_create_topics=False)
+                    reader = self._state.kafka.consumer(isolation_level=level, request_timeout_ms=FAILOVER_MS, allow_auto_create_topics=False)
                     self._readers[group] = self._clients.enter_context(closing(reader))
                 # Behind the last record of a transaction is its marker. Who looks at the lag does not know that nothing has to be read there.
                 behind = {
                     where: end if ahead == end else offsets[where] for where, (ahead, end) in read_ahead(reader, offsets).items()
                 }  # without deleted topics
-                commit_offsets(self._admin, group, behind, json.dumps({"topologyId": self._plan.topology_id}))
+                commit_offsets(self._admin, group, behind, json.dumps({"topologyId": self._state.plan.topology_id}))
                 self._commits.note(group, offsets, now_ms())
                 del self._failures[group]
                 self._told = {(other, cause) for other, cause in self._told if other != group}
@@ -113,7 +106,7 @@ class Committer:
 
     def _tell(self, group: str, error: Exception) -> None:
         """Report an error that does not pass by itself, once."""
-        log.warning("offsets of topology %s cannot be committed in group %s now: %s; trying again", self._plan.name, group, error)
+        log.warning("offsets of topology %s cannot be committed in group %s now: %s; trying again", self._state.plan.name, group, error)
         self._failures[group] += 1
         if isinstance(error, AuthorizationError):
             hint = "allow its user Read on the group and on the topics, as SECURITY.md shows"
@@ -125,11 +118,13 @@ class Committer:
             hint = "look at the brokers"
         if (cause := (group, type(error).__name__)) not in self._told:
             self._told.add(cause)
-            self._report(
+            self._state.reports.add_error(
+                "__driver",
                 explain(
                     f"Offsets cannot be committed in the consumer group {group!r}. The topology goes on and tries again; but the group's lag is not right, and a "
                     "topology that is submitted later in its place does not continue at these offsets.",
                     given=f"{type(error).__name__}: {error}",
                     hint=hint,
-                )
+                ),
+                part="commits",
             )

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import shutil
 import time
-from collections import deque
+from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from dskype.topology.config import Config
 from dskype.topology.core.log_checks import check_journals
 from dskype.topology.core.snapshots import FencedError
 from dskype.topology.core.stats import TopologyStats
-from dskype.topology.errors import TopologyError
+from dskype.topology.errors import TopologyError, shorten
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.driver.clock_writer import ClockWriter
 from dskype.topology.runtime.driver.committer import Committer
@@ -46,6 +46,8 @@ _ASK_AGAIN_S = 0.3
 _JOIN_S = 10
 _COMMIT_S = 10.0
 """How long the end of a topology waits for brokers that are to keep its last offsets."""
+_NOTICE_S = 30
+_ERROR_CHARS = 300
 
 
 class TopologyDriver:
@@ -62,33 +64,23 @@ class TopologyDriver:
 
     :param folder: the topology's own folder, on the driver's host. It holds the files that describe the topology, and the snapshots unless they are elsewhere.
     :param resume: whether to continue from the snapshots and inboxes of an earlier run; otherwise both start empty.
-    :param spark_scratch: folder for Spark's throw-away checkpoints; default within ``folder``.
     :param announce: called with text for the user when the topology's health changes, and while it starts on other hosts.
     """
 
     def __init__(
-        self,
-        plan: TopologyPlan,
-        spark: Any,
-        kafka: KafkaSettings,
-        folder: Path,
-        *,
-        resume: bool = False,
-        spark_scratch: Path | None = None,
-        announce: Callable[[str], None] = lambda text: None,
+        self, plan: TopologyPlan, spark: Any, kafka: KafkaSettings, folder: Path, *, resume: bool = False, announce: Callable[[str], None] = lambda text: None
     ) -> None:
         self.state = state = DriverState(plan, spark, kafka, Path(folder), announce)
         self.kafka, self.folder, self.store, self.tenure, self.stats = kafka, state.folder, state.store, state.tenure, state.stats
         self.resume = resume
-        self._scratch = Path(spark_scratch or self.folder / "spark")
         self._topics = TopologyTopics(state.plan, kafka)
         self._shared = SharedFiles(state.plan, self.folder, self.store)
         self._inputs = ExternalInputs(kafka, self.folder, plan.name, self._shared.share)
         self._threads = DriverThreads(state)
         self._clock = ClockWriter(state)
-        self._queries = QueryKeeper(state, self._topics, self._inputs, self._clock.waiting, self._threads.stopping.is_set, self._scratch)
-        self._watch: Watch | None = None
-        self._committer: Committer | None = None
+        self._queries = QueryKeeper(state, self._topics, self._inputs, self._clock.waiting, self._threads.stopping.is_set)
+        self._watch = Watch(state, self._queries, self._clock.waiting)
+        self._committer = Committer(state)
         self._opened = False
         self.warnings: list[str] = []
         """Problems of external topics that do not prevent the topology from running."""
@@ -104,9 +96,9 @@ class TopologyDriver:
         return self.state.failure
 
     @property
-    def restarts(self) -> deque[dict[str, Any]]:
-        """The last restarts of queries: component, time and error."""
-        return self._queries.restarts
+    def restarts(self) -> Counter[str]:
+        """Component -> how often its query was restarted after a failure."""
+        return self.state.reports.restarts
 
     # -- lifecycle --------------------------------------------------------------------------------
 
@@ -132,14 +124,11 @@ class TopologyDriver:
             hosts = check_executors(state.spark, self.store, self.kafka, self.plan.conf[Config.TOPOLOGY_EMULATOR_START_TIMEOUT_SECS])
             state.reports.announce(f"topology {self.plan.name}: Spark's executors on {', '.join(hosts)} reach brokers and state; starting queries")
         state.producer = self.kafka.producer()
-        chosen = self._queries.choose()
-        self.warnings += [*self._inputs.warnings, *chosen]
         self._clock.begin()
-        self._queries.start()
-        self._watch = Watch(state, self._queries, self._clock.waiting)
+        chosen = self._queries.start()
+        self.warnings += [*self._inputs.warnings, *chosen]
         janitor = Janitor(state, self._topics)
         self._threads.start({"clock": (self._clock.step, 0.0), "watch": (self._watch.step, 0.0), "janitor": (janitor.step, janitor.EVERY_S)})
-        self._committer = Committer(self.plan, self.kafka, self.stats, self.tenure, lambda text: state.reports.add_error("__driver", text, part="commits"))
         self._committer.start()
         self._opened = True
 
@@ -173,8 +162,7 @@ class TopologyDriver:
         self.state.active = False
         if self._opened:
             self._clock.control("deactivate")
-        if self._committer is not None:
-            self._committer.commit_soon()
+        self._committer.commit_soon()
 
     def debug(self, percents: Mapping[str, float]) -> None:
         """Set which percentages of the tuples go to the event loggers."""
@@ -194,9 +182,8 @@ class TopologyDriver:
         with self.state.lock:
             self._queries.stop()
             self.state.plan = plan
-            for warning in self._queries.choose():
+            for warning in self._queries.start():
                 self.state.reports.add_error("__driver", warning)
-            self._queries.start()
             if self.state.active:
                 self._clock.control("activate")
 
@@ -228,10 +215,9 @@ class TopologyDriver:
         A driver that was replaced removes nothing, because topics and snapshots belong to its successor.
         """
         self.state.active = False
-        if self._threads.stop(_JOIN_S) and self._watch is not None:
+        if self._threads.stop(_JOIN_S):
             self._watch.close()
-        if self._committer is not None:
-            self._committer.close(_COMMIT_S)
+        self._committer.close(_COMMIT_S)
         with self.state.lock:
             self._queries.stop()
         self._queries.transports.release()
@@ -244,7 +230,7 @@ class TopologyDriver:
             self.store.remove()
             shutil.rmtree(self.folder, ignore_errors=True)
         else:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            shutil.rmtree(self.state.scratch, ignore_errors=True)
         self.store.rest()
 
     # -- the end of a driver ----------------------------------------------------------------------
@@ -262,12 +248,10 @@ class TopologyDriver:
 
         :raises TopologyError: the topology has failed, or a thread of the driver has ended.
         """
+        if dead := self._threads.dead():
+            self.state.fail(TopologyFailedError(f"threads of the driver have ended: {', '.join(dead)}"))
         if self.failure is not None:
             raise self.failure
-        if dead := self._threads.dead():
-            error = TopologyFailedError(f"threads of the driver have ended: {', '.join(dead)}")
-            self.state.fail(error)
-            raise self.failure or error
 
     def note_broker(self, text: str, *, gone: bool) -> None:
         """Report an event of the broker that runs for this topology.
@@ -296,3 +280,27 @@ class TopologyDriver:
                 msg = f"{description} was not reached within {timeout_s:g} s; errors: {[e['error'][-500:] for e in self.stats.errors][-3:]}"
                 raise TimeoutError(msg)
             time.sleep(0.05)
+
+    def await_first_batches(self, notice: Callable[[str], None], wanted: Callable[[], bool], since_ms: int) -> None:
+        """Wait until every component has reported to this driver, which is opened; this shows that Spark, brokers and executors work together.
+
+        :param notice: gets a line of text every half minute, about what is waited for.
+        :param wanted: tells whether the topology is still to run; if not, the wait ends.
+        :param since_ms: when the start began, epoch ms: errors before that are of an earlier run, and say nothing about this one.
+        :raises TopologyError: the topology has failed.
+        """
+
+        def missing(stats: TopologyStats) -> list[str]:
+            """Return the components of which no task has reported."""
+            reported = stats.reported(self.tenure.term)
+            return [c for c in self.plan.component_ids if reported.isdisjoint(self.plan.component_tasks(c))]
+
+        while wanted() and (silent := missing(self.stats)):
+            with contextlib.suppress(KafkaError):
+                self.request_snapshots()  # bolts without input have a batch, too
+            with contextlib.suppress(TimeoutError):
+                self.wait_until(lambda stats: not wanted() or not missing(stats), _NOTICE_S, "a first batch")
+                return
+            errors = [error for error in list(self.stats.errors) if error.get("time_ms", 0) >= since_ms]
+            last = f"; the last error is of {errors[-1]['component']}: {shorten(errors[-1]['error'], _ERROR_CHARS)}" if errors else ""
+            notice(f"waiting for the first batch of {', '.join(silent)}{last}")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from kafka import TopicPartition
 
@@ -92,10 +90,7 @@ class ExternalInputs:
             return found
 
     def _topics(self, consumer, component: str, spout: KafkaSpout) -> list[str]:
-        if spout.topics:
-            return list(spout.topics)
-        topics = sorted(t for t in consumer.topics() if re.fullmatch(spout.pattern or "", t))
-        if not topics:
+        if not (topics := spout.topics or sorted(filter(spout.reads, consumer.topics()))):
             raise TopologyError(
                 "No topic matches the pattern of a KafkaSpout.",
                 given=spout.pattern,
@@ -121,11 +116,8 @@ class ExternalInputs:
 
     def _first_starts(self) -> dict[Partition, int]:
         """Return the first offsets of external partitions, because LATEST must not mean a later offset after a restart."""
-
-        def parse(rows: Iterable[tuple[Any, Any, Any]]) -> dict[Partition, int]:
-            return {(str(t), int(p)): int(offset) for t, p, offset in rows}
-
-        return read_json(self._file, "rows [topic, partition, first offset]", parse) or {}
+        expected = "rows [topic, partition, first offset]"
+        return read_json(self._file, expected, lambda rows: {(str(t), int(p)): int(offset) for t, p, offset in rows}) or {}
 
 
 def _check_offset(offset: int, begin: int, end: int, where: Partition, component: str, *, skip_lost: bool) -> int:

@@ -44,7 +44,7 @@ class Janitor:
             self._topics.recreate_deleted(admin, state.reports)
             versions = state.versions()  # before the ends, because logs may grow in between
             ends = admin.begins_and_ends(self._topics.inboxes)
-        if lost := lost_tails(state.plan, versions, lambda topic, partition: ends[topic].get(partition, (0, 0))[1]):
-            state.fail(TopologyFailedError("\n".join(lost)))
-        self._topics.drop_old_records(state.store, state.stats)
+            if lost := lost_tails(state.plan, versions, lambda topic, partition: ends[topic].get(partition, (0, 0))[1]):
+                state.fail(TopologyFailedError("\n".join(lost)))
+            self._topics.drop_old_records(admin, state.store, state.stats)
         return self.EVERY_S

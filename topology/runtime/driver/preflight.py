@@ -14,6 +14,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,11 +22,11 @@ import pyarrow as pa
 from kafka.errors import KafkaError
 
 from dskype.topology.core.snapshots import SnapshotStore
-from dskype.topology.errors import TopologyError, explain
+from dskype.topology.errors import TopologyError
 from dskype.topology.runtime.driver.reports import cause_of
 from dskype.topology.runtime.driver.resume import installed_version
 from dskype.topology.runtime.kafka.clients import KafkaSettings, brokers_answer, check_codecs
-from dskype.topology.runtime.spark.spark_executors import count_executors, newest_executor_age_s, tasks_on_all_executors
+from dskype.topology.runtime.spark.spark_executors import count_executors, newest_executor_age_s, on_all_executors
 from dskype.topology.runtime.transport.wire import SUPERVISOR_VARIABLE
 
 __all__ = ["PreflightError", "check_executors", "start_python_early"]
@@ -60,11 +61,10 @@ class _Finding(NamedTuple):
 _DDL = "host string, python string, dskype string, brokers boolean, document string, error string"
 
 
-def check_executors(spark: Any, store: SnapshotStore, kafka: KafkaSettings | None, timeout_s: float) -> list[str]:
+def check_executors(spark: Any, store: SnapshotStore, kafka: KafkaSettings, timeout_s: float) -> list[str]:
     """Let each of Spark's executors read and write the topology's store, and reach the brokers; compare versions.
 
     :param store: the store, which must exist.
-    :param kafka: the brokers; None leaves them out.
     :param timeout_s: how long Spark may take to provide the first slots.
     :returns: the hosts that took part.
     :raises PreflightError: the test failed; the message says where and why.
@@ -78,11 +78,16 @@ def check_executors(spark: Any, store: SnapshotStore, kafka: KafkaSettings | Non
         documents += [f.document for f in found]
         _compare_versions(found)
         if cut_off := sorted({f.host for f in found if not f.brokers}):
-            raise PreflightError(_brokers_problem(kafka, cut_off))
+            raise PreflightError(
+                "Spark's executors do not reach the brokers.",
+                given=f"no answer of {kafka.bootstrap_servers} on {', '.join(cut_off)}",
+                legal="an answer on every host",
+                hint="the brokers' advertised listeners must be addresses that every host reaches, and settings such as certificates must be valid there",
+            )
         lost = sorted({f.host for f in found if not f.error and store.read_document(f.document) is None})
         wrong = sorted({f"{f.host}: {f.error}" for f in found if f.error} | {f"{host}: what it wrote cannot be read here" for host in lost})
         if wrong:
-            raise PreflightError(_store_problem(store, wrong))
+            raise _store_problem(store, wrong)
         return sorted({f.host for f in found})
     finally:
         for document in documents:
@@ -105,8 +110,7 @@ def start_python_early(spark: Any) -> threading.Thread:
                 time.sleep(_RARELY_S)
                 arrivals.look()
             arrivals.settle()
-            n = tasks_on_all_executors(spark.sparkContext)
-            spark.range(0, n, 1, n).mapInArrow(_nothing, "id long").collect()
+            on_all_executors(spark, _nothing, "id long")
         except Exception as error:  # the session has ended, or the topology's own start will tell
             log.info("Python was not started early on Spark's executors: %s", error)
 
@@ -121,23 +125,14 @@ def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from (batch.slice(0, 0) for batch in batches)
 
 
-def _brokers_problem(kafka: KafkaSettings | None, hosts: list[str]) -> str:
-    return explain(
-        "Spark's executors do not reach the brokers.",
-        given=f"no answer of {'' if kafka is None else kafka.bootstrap_servers} on {', '.join(hosts)}",
-        legal="an answer on every host",
-        hint="the brokers' advertised listeners must be addresses that every host reaches, and settings such as certificates must be valid there",
-    )
-
-
-def _store_problem(store: SnapshotStore, wrong: list[str]) -> str:
+def _store_problem(store: SnapshotStore, wrong: list[str]) -> PreflightError:
     if store.remote:
-        return explain(
+        return PreflightError(
             "Spark's executors cannot use the topology's store.",
             given="; ".join(wrong),
             hint="every host must reach the store, and be allowed to write there; settings such as certificates must be valid there",
         )
-    return explain(
+    return PreflightError(
         "The state folder is not one and the same folder on all hosts.",
         given="; ".join(wrong),
         legal=f"{getattr(store, 'folder', '')}, shared by all hosts",
@@ -151,24 +146,18 @@ def _compare_versions(found: list[_Finding]) -> None:
 
     :raises PreflightError: there is such an executor.
     """
-    ours = _versions()
-    others = sorted(
-        {f"{f.host}: Python {f.python}, dskype {f.dskype}" for f in found if (f.python.rpartition(".")[0], f.dskype) != (ours[0].rpartition(".")[0], ours[1])}
-    )
+    ours = platform.python_version().rpartition(".")[0], installed_version()
+    others = sorted({f"{f.host}: Python {f.python}, dskype {f.dskype}" for f in found if (f.python.rpartition(".")[0], f.dskype) != ours})
     if others:
         raise PreflightError(
             "Spark's executors run other versions than the driver.",
             given="; ".join(others),
-            legal=f"Python {ours[0].rpartition('.')[0]}, dskype {ours[1]}",
+            legal=f"Python {ours[0]}, dskype {ours[1]}",
             hint="every host needs the same Python and the same dskype at the same path, or PYSPARK_PYTHON to name it",
         )
 
 
-def _versions() -> tuple[str, str]:
-    return platform.python_version(), installed_version()
-
-
-def _probe(store: SnapshotStore, kafka: KafkaSettings | None, token: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _probe(store: SnapshotStore, kafka: KafkaSettings, token: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return a function for ``mapInArrow`` that reads the driver's document and writes another one, once on each Spark executor."""
 
     def probe(_: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -177,7 +166,7 @@ def _probe(store: SnapshotStore, kafka: KafkaSettings | None, token: str) -> Cal
         except FileExistsError:  # another task on this Spark executor does it
             return
         host, document, error = os.uname().nodename, f"probe-{token}-{uuid.uuid4().hex}", ""
-        reached = kafka is None or brokers_answer(kafka)
+        reached = brokers_answer(kafka)
         try:
             check_codecs()
             if not reached:
@@ -192,8 +181,7 @@ def _probe(store: SnapshotStore, kafka: KafkaSettings | None, token: str) -> Cal
             error = f"{type(problem).__name__}: {problem}"
         finally:
             store.rest()
-        python, dskype = _versions()
-        found = _Finding(host, python, dskype, reached, document, error)
+        found = _Finding(host, platform.python_version(), installed_version(), reached, document, error)
         yield pa.RecordBatch.from_pydict({name: [value] for name, value in found._asdict().items()})
 
     return probe
@@ -232,34 +220,25 @@ def _run(spark: Any, probe: Callable[..., Any], timeout_s: float) -> list[tuple[
 def _run_once(spark: Any, probe: Callable[..., Any], timeout_s: float, arrivals: _Arrivals) -> list[tuple[Any, ...]]:
     """Run the probe as one job, with a timeout, because a job without a slot never ends by itself."""
     context, began_s = spark.sparkContext, time.monotonic()
-    n = tasks_on_all_executors(context)
-    found: list[Any] = []
-
-    def collect() -> None:
+    with ThreadPool(1) as beside:  # of daemon threads: the process ends even if Spark never answers
+        job = beside.apply_async(on_all_executors, (spark, probe, _DDL))
+        while not job.ready() and time.monotonic() - began_s < timeout_s:
+            job.wait(_LOOK_S)
+            arrivals.look()
+        if not job.ready():
+            context.cancelAllJobs()
+            job.wait(10)
+            raise PreflightError(
+                f"Spark's master has provided no task slot within {timeout_s:g} s.",
+                given=f"{arrivals.count} executors at {context.master}",
+                legal="at least one executor with free cores",
+                hint="check on the master's page whether workers are registered, and whether another application holds their cores and memory",
+            )
         try:
-            # With SQL, like the queries: RDDs would get Python daemons, and with them supervisors, of their own.
-            found.append([tuple(row) for row in spark.range(0, n, 1, n).mapInArrow(probe, _DDL).collect()])
+            return [tuple(row) for row in job.get()]
         except Exception as error:
-            found.append(error)
-
-    thread = threading.Thread(target=collect, name="preflight", daemon=True)
-    thread.start()
-    while thread.is_alive() and time.monotonic() - began_s < timeout_s:
-        thread.join(_LOOK_S)
-        arrivals.look()
-    if thread.is_alive():
-        context.cancelAllJobs()
-        thread.join(10)
-        raise PreflightError(
-            f"Spark's master has provided no task slot within {timeout_s:g} s.",
-            given=f"{arrivals.count} executors at {context.master}",
-            legal="at least one executor with free cores",
-            hint="check on the master's page whether workers are registered, and whether another application holds their cores and memory",
-        )
-    if isinstance(found[0], Exception):
-        raise PreflightError(
-            "Spark's executors cannot run this topology's Python.",
-            given=cause_of(str(found[0]))[:500],
-            hint="every host needs the same Python and the same dskype at the same path, or PYSPARK_PYTHON to name it",
-        ) from found[0]
-    return found[0]
+            raise PreflightError(
+                "Spark's executors cannot run this topology's Python.",
+                given=cause_of(str(error))[:500],
+                hint="every host needs the same Python and the same dskype at the same path, or PYSPARK_PYTHON to name it",
+            ) from error

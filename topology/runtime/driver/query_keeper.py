@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from dskype.topology.config import Config
-from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.errors import FATAL_MARK, RETRIABLE_MARK, FatalError, mark_of, text_after
 from dskype.topology.runtime.driver.inputs import ExternalInputs
 from dskype.topology.runtime.driver.reports import cause_of
@@ -24,9 +22,9 @@ from dskype.topology.runtime.kafka.clients import brokers_answer
 from dskype.topology.runtime.kafka.record_producer import RecordProducer
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 from dskype.topology.runtime.processes.payload import Payload
-from dskype.topology.runtime.spark.component_query import ComponentQuery, PartitionsAddedError
-from dskype.topology.runtime.spark.queries import QueryContext, given_up_s
+from dskype.topology.runtime.spark.component_query import ComponentQuery, PartitionsAddedError, QueryContext
 from dskype.topology.runtime.spark.session import jvm_exit_code
+from dskype.topology.runtime.spark.spark_executors import given_up_s
 from dskype.topology.runtime.spark.transports import Transports
 
 __all__ = ["QueryKeeper"]
@@ -35,7 +33,7 @@ log = logging.getLogger(__name__)
 
 _AGAIN_S = 0.5
 _RETRY_S = 2.0
-_STARTS_PER_TERM, _KEPT_RESTARTS = 1 << 20, 1000
+_STARTS_PER_TERM = 1 << 20
 
 
 class QueryKeeper:
@@ -54,24 +52,14 @@ class QueryKeeper:
     :param inputs: where spouts begin to read.
     :param waiting: returns task -> number of tuples that wait for it.
     :param stopping: tells whether the driver ends.
-    :param scratch: folder for Spark's throw-away checkpoints.
-    :ivar restarts: the last restarts: component, time and error.
     """
 
     def __init__(
-        self,
-        state: DriverState,
-        topics: TopologyTopics,
-        inputs: ExternalInputs,
-        waiting: Callable[[], Mapping[int, int]],
-        stopping: Callable[[], bool],
-        scratch: Path,
+        self, state: DriverState, topics: TopologyTopics, inputs: ExternalInputs, waiting: Callable[[], Mapping[int, int]], stopping: Callable[[], bool]
     ) -> None:
-        self._state, self._topics, self._inputs, self._waiting, self._stopping, self._scratch = state, topics, inputs, waiting, stopping, scratch
+        self._state, self._topics, self._inputs, self._waiting, self._stopping = state, topics, inputs, waiting, stopping
         self.transports = Transports()
-        self.restarts: deque[dict[str, Any]] = deque(maxlen=_KEPT_RESTARTS)
         self._failures = Restarts(state.plan.conf[Config.TOPOLOGY_EMULATOR_RESTARTS_MAX])
-        self._positions: dict[str, dict[tuple[str, int], int]] = {}
         self._queries: dict[str, ComponentQuery] = {}
         self._due: dict[str, float] = {}  # component -> when to restart its query, monotonic
         self._obstacles: dict[str, str] = {}  # component -> retriable error of its query
@@ -79,20 +67,16 @@ class QueryKeeper:
 
     # -- all queries ------------------------------------------------------------------------------
 
-    def choose(self) -> list[str]:
-        """Find out where all queries have to begin, and choose their transports; return the warnings."""
-        plan = self._state.plan
+    def start(self) -> list[str]:
+        """Start all queries where they have to begin, with transports that are chosen anew; return the warnings about these."""
+        components = self._state.plan.component_ids
         with ThreadPoolExecutor(max_workers=4) as pool:
-            self._positions = dict(zip(plan.component_ids, pool.map(self._positions_of, plan.component_ids)))
-        return self.transports.choose(plan, self._state.spark, self._positions)
-
-    def start(self) -> None:
-        """Start all queries as chosen."""
-        context = self._context()
-        self._due.clear()
-        with ThreadPoolExecutor(max_workers=4) as pool:
-            jobs = {c: pool.submit(self.transports.start_query, context, c, found) for c, found in self._positions.items()}
-            self._queries = {c: job.result() for c, job in jobs.items()}
+            positions = dict(zip(components, pool.map(self._positions_of, components)))
+            warnings = self.transports.choose(self._state.plan, self._state.spark, positions)
+            context = self._context()
+            self._due.clear()
+            self._queries = dict(zip(components, pool.map(lambda c: self.transports.start_query(context, c, positions[c]), components)))
+        return warnings
 
     def stop(self) -> None:
         """Stop all queries, and end their executors."""
@@ -112,7 +96,7 @@ class QueryKeeper:
         term, logs = state.tenure.term, None if state.store.remote else state.folder / "logs"
         epoch, path = term * _STARTS_PER_TERM + self._starts, list(map(os.path.abspath, sys.path))
         common = Payload(state.plan, state.kafka, state.store, logs, path, term, epoch, given_up_s(state.spark))
-        self._last_context = QueryContext(state.spark, cast(RecordProducer, state.producer), self._scratch, common)
+        self._last_context = QueryContext(state.spark, cast(RecordProducer, state.producer), state.scratch, common)
         return self._last_context
 
     def _positions_of(self, component: str) -> dict[tuple[str, int], int]:
@@ -131,23 +115,21 @@ class QueryKeeper:
     def look(self) -> None:
         """Restart failed queries from their snapshots, without a delay unless they fail repeatedly."""
         with self._state.lock:
-            for component, query in list(self._queries.items()):
+            for component in self._state.plan.component_ids:
                 if self._stopping() or self._state.failure is not None:
                     return
-                if (error := query.failure()) is not None:
+                if (query := self._queries.get(component)) is not None and (error := query.failure()) is not None:
                     del self._queries[component]
                     query.stop()
                     self._judge(component, error)
-            for component, due in list(self._due.items()):
-                if self._stopping() or self._state.failure is not None:
-                    return
-                if time.monotonic() >= due:
+                if time.monotonic() >= self._due.get(component, math.inf):
                     self._restart(component)
 
     def _judge(self, component: str, error: BaseException) -> None:
         """Decide whether and when to restart a component's failed query."""
         state = self._state
         text = f"{mark_of(error)} {error}".strip()  # the text of an executor's error has its mark already
+        self._obstacles.pop(component, None)  # it may wait for something else now
         if isinstance(error, PartitionsAddedError) or jvm_exit_code(state.spark) is not None:  # the next check reports that the JVM has ended
             self._due[component] = time.monotonic() + _AGAIN_S
             return
@@ -183,7 +165,6 @@ class QueryKeeper:
             )
             return
         log.warning("the query of component %s of topology %s %s in %g s: %s", component, state.plan.name, RESTARTED, delay_s, shown[:500])
-        self.restarts.append({"component": component, "time_ms": now_ms(), "error": text[:2000]})
         state.reports.count_restart(component)
         state.reports.add_error(component, f"the query failed and starts again{f' in {delay_s:g} s' if delay_s else ''}: {shown}")
         self._due[component] = time.monotonic() + delay_s

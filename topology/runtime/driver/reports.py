@@ -8,14 +8,13 @@ import re
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any, Literal
 
 from kafka.errors import KafkaError
 
 from dskype.topology.core.redaction import redact_text
 from dskype.topology.core.stats import TopologyStats
-from dskype.topology.runtime.driver.stalls import Stall
 
 __all__ = ["DRIVER_KEY", "DriverReports", "HealthState", "cause_of"]
 
@@ -73,36 +72,6 @@ class DriverReports:
             self.restarts[component] += 1
             self._changed = True
 
-    def judge_health(
-        self,
-        silent_brokers: str | None,
-        obstacles: Mapping[str, str],
-        failing: Mapping[str, int],
-        stalls: Sequence[Stall],
-        *,
-        begun: bool,
-        compiling: Mapping[str, str],
-    ) -> None:
-        """Set the health by what the driver sees.
-
-        :param silent_brokers: addresses of brokers that do not answer; None: they do.
-        :param obstacles: component -> what its query waits for.
-        :param failing: component -> how often its query has failed in a row.
-        :param stalls: the longest first.
-        :param begun: whether a task has run since the topology was started here; before, the health stays ``starting``.
-        :param compiling: component -> the kernel that one of its executors compiles now.
-        """
-        if silent_brokers is not None:
-            self.set_health("waiting", [f"the brokers at {silent_brokers} do not answer; the topology continues when they are back"])
-        elif obstacles:
-            self.set_health("waiting", [f"component {c!r} waits: {reason}" for c, reason in obstacles.items()])
-        elif stalls or failing:
-            texts = [f"the query of component {c!r} has failed {n} times in a row, without progress in between" for c, n in failing.items()]
-            self.set_health("stalled", texts + [stall.as_text() for stall in stalls[:5]])
-        else:
-            texts = [f"component {c!r} compiles the kernel {kernel}; the next start finds it compiled" for c, kernel in compiling.items()]
-            self.set_health("running" if begun else "starting", texts)
-
     def set_health(self, state: HealthState, why: list[str]) -> None:
         """Set the topology's health."""
         why = [redact_text(line) for line in why]
@@ -140,28 +109,24 @@ class DriverReports:
         """Write new reports; write the health at regular intervals even if it has not changed.
 
         :param send: (key, value) -> writes a record to the metrics topic.
-        :raises KafkaError: a record could not be written; the next call writes everything.
+        :raises KafkaError: a record could not be written; the next call writes it and what follows.
         """
         now_s = time.monotonic()
         with self._lock:
             if not self._changed and now_s - self._written_s < _REPEAT_S:
                 return
-            errors = list(self._errors)
-            self._changed = False
-        record = self.document()
+            errors, self._changed = list(self._errors), False
         try:
             for error in errors:
                 send(None, json.dumps(error).encode())
-            send(DRIVER_KEY, record)
+                with self._lock:
+                    if error in self._errors:
+                        self._errors.remove(error)
+            send(DRIVER_KEY, self.document())
         except KafkaError:
-            with self._lock:
-                self._changed = True
+            self._changed = True
             raise
         self._written_s = now_s
-        with self._lock:
-            for error in errors:
-                if error in self._errors:
-                    self._errors.remove(error)
 
 
 def cause_of(text: str) -> str:

@@ -22,7 +22,7 @@ from dskype.topology.runtime.stores.control_files import MANIFEST, ControlFileEr
 from dskype.topology.runtime.stores.kept_files import keep_files, same_names
 from dskype.topology.runtime.stores.shared_files import SharedFiles
 
-__all__ = ["SNAPSHOTS", "Tenure", "check_changes", "check_resumable", "installed_version", "read_started", "take_term"]
+__all__ = ["SNAPSHOTS", "Tenure", "check_changes", "check_resumable", "installed_version", "read_started"]
 
 log = logging.getLogger(__name__)
 
@@ -97,16 +97,6 @@ def _portable(plan: TopologyPlan, manifest: Manifest) -> Manifest:
     return dataclasses.replace(manifest, conf=same_names(plan, manifest.conf), component_confs=own)
 
 
-def take_term(store: SnapshotStore, time_ms: int) -> int:
-    """Take the next term of a topology, and return it. From then on, processes of drivers with lower terms cannot write."""
-    while True:
-        # The first term is the time in seconds, so that in a recreated folder it is above all terms that the folder ever had.
-        term = store.newest_term() + 1 if store.newest_term() else time_ms // 1000
-        with contextlib.suppress(TermTakenError):
-            store.take_term(term, {"host": platform.node(), "pid": os.getpid(), "time_ms": time_ms})
-            return term
-
-
 class Tenure:
     """The term of a driver, and whether another driver has taken a later one.
 
@@ -117,8 +107,14 @@ class Tenure:
         self._store, self.term, self._ask_at = store, 0, 0.0
 
     def take(self) -> None:
-        """Take the next term, once."""
-        self.term = self.term or take_term(self._store, now_ms())
+        """Take the next term, once. From then on, processes of drivers with lower terms cannot write."""
+        while not self.term:
+            # The first term is the time in seconds, so that in a recreated folder it is above all terms that the folder ever had.
+            newest, time_ms = self._store.newest_term(), now_ms()
+            term = newest + 1 if newest else time_ms // 1000
+            with contextlib.suppress(TermTakenError):
+                self._store.take_term(term, {"host": platform.node(), "pid": os.getpid(), "time_ms": time_ms})
+                self.term = term
 
     def is_over(self) -> bool:
         """Tell whether another driver has taken the topology over, or has removed it.

@@ -45,6 +45,8 @@ class DriverState:
 
     def __init__(self, plan: TopologyPlan, spark: Any, kafka: KafkaSettings, folder: Path, announce: Callable[[str], None]) -> None:
         self.spark, self.kafka, self.folder = spark, kafka, folder
+        self.scratch = folder / "spark"
+        """For Spark's throw-away checkpoints."""
         self.plan, self.store = choose_store(plan, spark, kafka, folder / SNAPSHOTS)
         self.tenure = Tenure(self.store)
         self.stats = TopologyStats()

@@ -42,19 +42,17 @@ class DriverThreads:
     def _run(self, name: str, step: Callable[[], float], wait_s: float) -> None:
         state = self._state
         while not self.stopping.wait(wait_s):
+            wait_s = _AFTER_ERROR_S
             try:
                 wait_s = step()
             except FatalError as error:
                 state.fail(error)
-                wait_s = _AFTER_ERROR_S
             except KafkaError as error:
                 state.brokers_away = True
                 log.warning("the %s of topology %s cannot reach Kafka: %s; trying again", name, state.plan.name, error)
-                wait_s = _AFTER_ERROR_S
             except Exception as error:  # neither a bad record nor any other error may end a thread of the driver
                 log.exception("the %s of topology %s had an error", name, state.plan.name)
                 state.reports.add_error("__driver", f"the {name} had an error and continues: {type(error).__name__}: {error}", part=name)
-                wait_s = _AFTER_ERROR_S
 
     def dead(self) -> list[str]:
         """Return the names of threads that have ended although the driver has not stopped."""

@@ -98,7 +98,7 @@ class TopologyTopics:
                 wanted.setdefault(topic, {}).update(config)
         existing = admin.existing(wanted)
         spouts = [spec.obj for spec in self.plan.topology.components.values() if isinstance(spec.obj, KafkaSpout)]
-        inputs = {topic for spout in spouts for topic in (spout.topics or admin.matching(spout.pattern or ""))}
+        inputs = {topic for spout in spouts for topic in (spout.topics or filter(spout.reads, admin.names()))}
         for topic, config in wanted.items():
             if topic not in existing:
                 admin.create({topic: 1}, {**(INPUT_TOPIC if topic in inputs else OUTPUT_TOPIC), **config})
@@ -126,11 +126,9 @@ class TopologyTopics:
                         hint="the inbox was deleted or truncated, or a broker has lost its end; start it afresh ('dskype submit --fresh')",
                     )
 
-    def drop_old_records(self, store: SnapshotStore, stats: TopologyStats) -> None:
+    def drop_old_records(self, admin: TopicAdmin, store: SnapshotStore, stats: TopologyStats) -> None:
         """Let Kafka drop the inbox records that no task can need again."""
-        before = self._old.find(store, stats)
-        with TopicAdmin(self._kafka) as admin:
-            admin.delete_records(before)
+        admin.delete_records(self._old.find(store, stats))
 
     def delete(self) -> None:
         """Delete the inboxes and the topic of statistics; dead letters and external topics stay."""

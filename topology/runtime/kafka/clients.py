@@ -13,10 +13,8 @@ from kafka.errors import KafkaTimeoutError as ClientTimeoutError
 
 from dskype.topology.config import RECORD_BYTES
 from dskype.topology.errors import FatalError, TopologyError
-from dskype.topology.runtime.kafka.connections import Connection, reached
-from dskype.topology.runtime.kafka.librdkafka import UnsupportedOptionError
-from dskype.topology.runtime.kafka.librdkafka_producer import LibrdkafkaProducer
-from dskype.topology.runtime.kafka.record_producer import KafkaPythonProducer, RecordProducer
+from dskype.topology.runtime.kafka.connections import Connection, UnsupportedOptionError, reached
+from dskype.topology.runtime.kafka.record_producer import KafkaPythonProducer, LibrdkafkaProducer, RecordProducer
 
 __all__ = ["KafkaConsumer", "KafkaSettings", "KafkaTimeoutError", "brokers_answer", "check_codecs"]
 

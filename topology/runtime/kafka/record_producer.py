@@ -7,31 +7,37 @@ those of kafka-python, whatever client is used, so that whoever uses a consumer 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
-from abc import ABC, abstractmethod
+import weakref
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, cast
 
+import confluent_kafka
+from confluent_kafka import KafkaError as LibrdkafkaError
+from confluent_kafka import KafkaException
 from kafka import KafkaProducer
-from kafka.errors import KafkaError, RequestTimedOutError
+from kafka.errors import KafkaConnectionError, KafkaError, RequestTimedOutError, UnknownTopicOrPartitionError, for_code
 from kafka.errors import KafkaTimeoutError as ClientTimeoutError
 
 from dskype.topology.config import RECORD_BYTES
-from dskype.topology.runtime.kafka.connections import FAILOVER_MS, Connection, reached
+from dskype.topology.runtime.kafka.connections import FAILOVER_MS, Connection, connection_settings, log_error, reached
 
-__all__ = ["BUFFER_BYTES", "GRACE_S", "TOO_LATE", "Delivery", "Headers", "KafkaPythonProducer", "RecordProducer", "Stored"]
+__all__ = ["Delivery", "KafkaPythonProducer", "LibrdkafkaProducer", "RecordProducer", "Stored"]
 
 log = logging.getLogger(__name__)
 
-GRACE_S = 5.0
+_GRACE_S = 5.0
 """How much later than its limit the outcome of a record may come: librdkafka looks for expired records once a second."""
 _LEAST_TIMEOUT_S = 0.1
-BUFFER_BYTES, _MOST_WAITING = 64 << 20, 10_000
+_BUFFER_BYTES, _MOST_WAITING = 64 << 20, 10_000
 """What may be on its way at a time: with librdkafka, and with kafka-python."""
-TOO_LATE = partial(ClientTimeoutError, "the brokers have not taken the record in time")
+_TOO_LATE = partial(ClientTimeoutError, "the brokers have not taken the record in time")
 Headers = Sequence[tuple[str, bytes]]
 
 
@@ -74,7 +80,7 @@ class Delivery(Future[Stored]):
         return self.done() and self.exception() is not None
 
 
-class RecordProducer(ABC):
+class RecordProducer(AbstractContextManager["RecordProducer", None]):
     """Sends records in the background. Threads may share it; a fork of the process may not use it.
 
     :param delivery_timeout_s: a record that the brokers have not taken after so many seconds is given up.
@@ -92,7 +98,7 @@ class RecordProducer(ABC):
         self, topic: str, value: bytes | None = None, *, key: bytes | None = None, headers: Headers | None = None, partition: int | None = None
     ) -> Delivery:
         """Begin to write a record, and return what becomes of it. It waits while many records are on their way, and never raises an error of Kafka."""
-        delivery = Delivery(self._timeout_s + GRACE_S)
+        delivery = Delivery(self._timeout_s + _GRACE_S)
         with self._changed:
             self._waiting += 1
             if self._silent_since_s is None:
@@ -143,7 +149,7 @@ class RecordProducer(ABC):
         :raises KafkaError: a record was given up since the last call, or has no outcome yet.
         """
         with self._changed:
-            done = self._changed.wait_for(lambda: not self._waiting, self._timeout_s + GRACE_S if timeout is None else timeout)
+            done = self._changed.wait_for(lambda: not self._waiting, self._timeout_s + _GRACE_S if timeout is None else timeout)
             error, self._error = self._error, None
         if error is not None:
             raise error
@@ -158,7 +164,7 @@ class RecordProducer(ABC):
         if self._closed:
             return
         with self._changed:
-            self._changed.wait_for(lambda: not self._waiting, self._timeout_s + GRACE_S if timeout is None else timeout)
+            self._changed.wait_for(lambda: not self._waiting, self._timeout_s + _GRACE_S if timeout is None else timeout)
             left, self._closed = self._waiting, True
         if left:
             log.warning("%d records are given up, because their producer is closed", left)
@@ -166,9 +172,6 @@ class RecordProducer(ABC):
 
     _release: Callable[[], Any]
     """Close the connections; every record that is left gets its outcome."""
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
@@ -197,7 +200,6 @@ class KafkaPythonProducer(RecordProducer):
         # A record is given up later than a request.
         settings["request_timeout_ms"] = int(max(1, min(kafka.client.get("request_timeout_ms", FAILOVER_MS), limit_ms - linger_ms)))
         self._client = reached(KafkaProducer, settings)
-        self._release = self._end_client
 
     def _begin(self, delivery: Delivery, topic: str, value: bytes | None, key: bytes | None, headers: Headers | None, partition: int | None) -> None:
         with self._changed:  # this client has no limit of its own
@@ -205,10 +207,133 @@ class KafkaPythonProducer(RecordProducer):
                 raise ClientTimeoutError("too many records wait for the brokers")
         future = self._client.send(topic, value=value, key=key, headers=list(headers or ()), partition=partition)
         future.add_callback(lambda found: self._end(delivery, Stored(topic, found.partition, found.offset, found.timestamp)))
-        future.add_errback(lambda error: self._end(delivery, TOO_LATE() if isinstance(error, RequestTimedOutError) else error))
+        future.add_errback(lambda error: self._end(delivery, _TOO_LATE() if isinstance(error, RequestTimedOutError) else error))
 
-    def _end_client(self) -> None:
+    def _release(self) -> None:
         try:
-            self._client.close(timeout=GRACE_S)
+            self._client.close(timeout=_GRACE_S)
         except KafkaError as error:
             log.warning("a producer was closed before everything was sent: %s", error)
+
+
+_POLL_S = 0.2
+_REPLACED_AFTER = 2
+"""A client is replaced when none of its records was stored for so many times its delivery timeout, in case it is the client that has stopped, and not the brokers."""
+
+_SETTINGS = {
+    # Without it, a request that is sent again may write its records twice: published messages, or a command.
+    "enable.idempotence": True,
+    "acks": "all",
+    "allow.auto.create.topics": False,
+    "message.max.bytes": 2 * RECORD_BYTES,
+    "queue.buffering.max.kbytes": _BUFFER_BYTES >> 10,
+    "partitioner": "murmur2_random",  # the partitions that Java's clients and kafka-python choose
+}
+
+_OF_PARENTS: list[_Served] = []
+"""Clients in a fork that belong to its parent. They stay, because the end of one would wait for threads that the fork does not have."""
+
+
+class _Served:
+    """A client of librdkafka, and the thread in which it tells what has become of records."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.made_s, self.ended = time.monotonic(), False
+        self.client = confluent_kafka.Producer({**settings, "error_cb": self._note_error})
+        self._pid, self._stop = os.getpid(), threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="producer", daemon=True)
+        self._thread.start()
+
+    def _note_error(self, error: LibrdkafkaError) -> None:
+        log_error(error)
+        self.ended = self.ended or error.fatal()
+
+    def _serve(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self.client.poll(_POLL_S)
+            except Exception:  # of a callback; the outcomes of other records must come
+                log.exception("the outcome of a record could not be noted")
+        # Here, and not when garbage is collected: that may be in a fork, which would crash. (The client refers to this object.)
+        del self.client
+
+    def give_up(self) -> None:
+        """Give up all records that wait, and end."""
+        if self._pid != os.getpid():
+            _OF_PARENTS.append(self)
+            return
+        self.client.purge()
+        self.client.flush(_POLL_S)
+        self._stop.set()
+        if threading.current_thread() is not self._thread:
+            # Not for ever: garbage may be collected in a thread that holds a lock for which this one waits, such as that of a log.
+            self._thread.join(_GRACE_S)
+
+
+class LibrdkafkaProducer(RecordProducer):
+    """An idempotent client of librdkafka, replaced by another one when it has ended."""
+
+    def __init__(self, kafka: Connection, delivery_timeout_s: float, linger_ms: float) -> None:
+        super().__init__(delivery_timeout_s)
+        self._kafka = kafka
+        self._settings = _SETTINGS | {"message.timeout.ms": int(1000 * self._timeout_s), "linger.ms": linger_ms}
+        self._replacing = threading.Lock()
+        self._open()
+
+    def _open(self) -> None:
+        with connection_settings(self._kafka) as settings:
+            try:
+                self._served = _Served(settings | self._settings)
+            except KafkaException as error:
+                raise _as_error(error.args[0]) from None
+        self._release = weakref.finalize(self, self._served.give_up)  # also of a producer that nobody has closed
+
+    def _working(self) -> confluent_kafka.Producer:
+        """Return the client; another one in its place if it has ended, or has stored nothing for long."""
+        give_up = None
+        with self._replacing:
+            served, patience_s = self._served, _REPLACED_AFTER * self._timeout_s + _GRACE_S
+            if served.ended or min(self.silent_s, time.monotonic() - served.made_s) > patience_s:
+                log.warning("a client of Kafka has stored nothing for %.0f s; another one continues", self.silent_s)
+                give_up = self._release
+                self._open()
+            client = self._served.client
+        if give_up is not None:
+            give_up()
+        return client
+
+    def _begin(self, delivery: Delivery, topic: str, value: bytes | None, key: bytes | None, headers: Headers | None, partition: int | None) -> None:
+        def note(error: LibrdkafkaError | None, message: confluent_kafka.Message) -> None:
+            if error is None:
+                self._end(delivery, Stored(topic, cast("int", message.partition()), cast("int", message.offset()), message.timestamp()[1]))
+            else:
+                self._end(delivery, _as_error(error))
+
+        where: dict[str, Any] = {} if partition is None else {"partition": partition}
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                self._working().produce(topic, value, key, on_delivery=note, headers=list(headers or ()), **where)
+                return
+            except BufferError:  # until there is room
+                if time.monotonic() > deadline:
+                    raise ClientTimeoutError("too many records wait for the brokers") from None
+                time.sleep(_POLL_S / 10)
+            except KafkaException as error:
+                self._served.ended = error.args[0].fatal()
+                if not self._served.ended:
+                    raise _as_error(error.args[0]) from None
+
+
+def _as_error(error: LibrdkafkaError) -> KafkaError:
+    """Return the error of kafka-python that says the same."""
+    code, text = error.code(), error.str()
+    if code in (LibrdkafkaError._MSG_TIMED_OUT, LibrdkafkaError._TIMED_OUT):
+        return _TOO_LATE()
+    if code in (LibrdkafkaError._UNKNOWN_TOPIC, LibrdkafkaError._UNKNOWN_PARTITION):
+        return UnknownTopicOrPartitionError(text)
+    if code in (LibrdkafkaError._PURGE_QUEUE, LibrdkafkaError._PURGE_INFLIGHT):
+        return KafkaError("the producer was closed before the brokers had taken the record")
+    if code == LibrdkafkaError._TRANSPORT:
+        return KafkaConnectionError(text)
+    return for_code(code)(text) if code > 0 else KafkaError(f"{error.name()}: {text}")

@@ -53,8 +53,7 @@ def make_context(settings: TlsSettings) -> PortableContext:
     """
     context = PortableContext(ssl.PROTOCOL_TLS_CLIENT)
     context.settings = settings
-    versions = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-    allowed = [versions[v] for v in settings.versions]
+    allowed = [ssl.TLSVersion[v.replace(".", "_")] for v in settings.versions]
     context.minimum_version, context.maximum_version = min(allowed), max(allowed)
     context.check_hostname = settings.check_hostname
     if settings.ca_file is None and settings.ca is None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, suppress
 
 from kafka import TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
+from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError
 
 from dskype.topology.config import RECORD_BYTES
@@ -30,7 +29,7 @@ OUTPUT_TOPIC = {"max.message.bytes": str(2 * RECORD_BYTES)}
 """Default configuration of a topic that only bolts write to; it accepts every record that a topology may send."""
 
 
-class TopicAdmin:
+class TopicAdmin(AbstractContextManager["TopicAdmin", None]):
     """Creates, describes and deletes topics."""
 
     def __init__(self, settings: KafkaSettings) -> None:
@@ -40,9 +39,6 @@ class TopicAdmin:
     def close(self) -> None:
         """Close the connection."""
         self._admin.close()
-
-    def __enter__(self) -> TopicAdmin:
-        return self
 
     def __exit__(self, *exc: object) -> None:
         self.close()
@@ -58,12 +54,7 @@ class TopicAdmin:
     def existing(self, topics: Iterable[str]) -> dict[str, int]:
         """Return topic -> number of partitions, for those of ``topics`` that exist."""
         wanted = set(topics)
-        found = wanted & set(self._admin.list_topics())
-        return {d["name"]: len(d["partitions"]) for d in self._admin.describe_topics(sorted(found))} if found else {}
-
-    def matching(self, pattern: str) -> list[str]:
-        """Return the topics whose whole name matches a regular expression."""
-        return [topic for topic in self._admin.list_topics() if re.fullmatch(pattern, topic)]
+        return {d["name"]: len(d["partitions"]) for d in self._admin.describe_topics() if d["name"] in wanted}
 
     def configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         """Return topic -> its settings, defaults included; topics whose settings this user may not see are missing."""
@@ -79,9 +70,8 @@ class TopicAdmin:
         """Create topics (name -> partitions) with one configuration; existing ones stay as they are."""
         if not topics:
             return
-        new = [NewTopic(name, partitions, -1, topic_configs=dict(config)) for name, partitions in topics.items()]
         with suppress(TopicAlreadyExistsError):
-            self._admin.create_topics(new)
+            self._admin.create_topics({name: {"num_partitions": partitions, "configs": dict(config)} for name, partitions in topics.items()})
         deadline = time.monotonic() + timeout_s
         while missing := dict(topics.items() - (there := self.existing(topics)).items()):
             if time.monotonic() > deadline:
@@ -119,13 +109,10 @@ class TopicAdmin:
     def begins_and_ends(self, topics: Iterable[str]) -> dict[str, dict[int, tuple[int, int]]]:
         """Return topic -> what :meth:`begin_and_end` returns, with as few requests as for one topic."""
         with closing(self._settings.consumer()) as consumer:
-            found = {topic: sorted(consumer.partitions_for_topic(topic) or ()) for topic in topics}
-            partitions = [TopicPartition(topic, p) for topic, numbers in found.items() for p in numbers]
+            found = {topic: [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())] for topic in topics}
+            partitions = [where for places in found.values() for where in places]
             first, last = consumer.beginning_offsets(partitions), consumer.end_offsets(partitions)
-            extents: dict[str, dict[int, tuple[int, int]]] = {topic: {} for topic in found}
-            for where in partitions:
-                extents[where.topic][where.partition] = first[where], last[where]
-            return extents
+            return {topic: {where.partition: (first[where], last[where]) for where in places} for topic, places in found.items()}
 
 
 _BATCH_BYTES = 1024

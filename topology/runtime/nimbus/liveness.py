@@ -43,24 +43,20 @@ def machine_id() -> str:
     return "/".join((platform.node(), boot, container))
 
 
-def _stat(pid: int) -> list[str] | None:
-    """Return what Linux says of a process from its state on, see proc(5); None if there is no such process or the system does not say."""
+def _stat(pid: int) -> tuple[str, int] | None:
+    """Return a process's state and its start in clock ticks since boot, see proc(5); None if there is no such process or the system does not say."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    return stat[stat.rindex(")") + 2 :].split()
-
-
-def _started(stat: list[str]) -> int:
-    """Return when a process started, in clock ticks since boot."""
-    return int(stat[19])
+    fields = stat[stat.rindex(")") + 2 :].split()
+    return fields[0], int(fields[19])
 
 
 def describe_driver() -> dict[str, Any]:
     """Return what nimbus publishes about this process."""
-    stat = _stat(os.getpid())
-    return {"host": platform.node(), "pid": os.getpid(), "machine": machine_id(), "started": None if stat is None else _started(stat)}
+    _, started = _stat(os.getpid()) or ("", None)
+    return {"host": platform.node(), "pid": os.getpid(), "machine": machine_id(), "started": started}
 
 
 def alive_on_this_machine(driver: Mapping[str, Any]) -> bool | None:
@@ -73,12 +69,12 @@ def alive_on_this_machine(driver: Mapping[str, Any]) -> bool | None:
         return False
     except PermissionError:
         pass
-    stat = _stat(driver["pid"])
-    if stat is None:
+    if (stat := _stat(driver["pid"])) is None:
         return True
-    if stat[0] == "Z":  # it has ended; the first process of some containers never asks how
+    state, started = stat
+    if state == "Z":  # it has ended; the first process of some containers never asks how
         return False
-    return driver.get("started") is None or _started(stat) == driver["started"]
+    return driver.get("started") in (None, started)
 
 
 class HeartbeatWatch:

@@ -62,8 +62,8 @@ __all__ = [
     "load_removed",
     "load_states",
     "observe",
+    "read_record",
     "read_standby",
-    "read_state",
     "watch_drivers",
     "write_standby",
 ]
@@ -74,23 +74,6 @@ NIMBUS_TOPIC = "__dskype-nimbus"
 _WHERE = TopicPartition(NIMBUS_TOPIC, 0)
 _COMPACTED = {**OWN_TOPIC, "cleanup.policy": "compact", "segment.ms": "60000", "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "60000"}
 _TOPOLOGY, _STANDBY, _REMOVED, _COMMAND, _ANSWER = "topology:", "standby:", "removed:", "command:", "answer:"
-_SHAPES: dict[str, Callable[[Any], bool]] = {
-    _TOPOLOGY: lambda v: (
-        isinstance(v["state"], dict)
-        and isinstance(v["summary"], dict)
-        and isinstance(v["state"]["components"], list)
-        and isinstance(v["state"]["name"], str)
-        and isinstance(v["state"]["submitted_ms"], int)
-        and isinstance(v["driver"]["pid"], int)
-        and isinstance(v["driver"]["host"], str)
-    ),
-    _STANDBY: lambda v: isinstance(v["beat"], int) and isinstance(v["driver"]["host"], str) and isinstance(v["driver"]["pid"], int),
-    _REMOVED: lambda v: isinstance(v["id"], str),
-    _COMMAND: lambda v: isinstance(v["name"], str) and isinstance(v["event"], str),
-    _ANSWER: lambda v: v["error"] is None or (isinstance(v["error"]["type"], str) and isinstance(v["error"]["text"], str)),
-}
-
-
 _SHORT_MS = 1_000
 
 
@@ -99,9 +82,9 @@ def _ensure_topic(kafka: KafkaSettings) -> None:
         admin.create({NIMBUS_TOPIC: 1}, _COMPACTED)
 
 
-def _put(producer: RecordProducer, key: str, value: Any) -> None:
-    """Write a record, with null for None, and wait until the brokers have it."""
-    producer.send(NIMBUS_TOPIC, None if value is None else json.dumps(value).encode(), key=key.encode()).get()
+def _send(producer: RecordProducer, key: str, value: Any) -> Delivery:
+    """Write a record, with null for None, and return what becomes of it."""
+    return producer.send(NIMBUS_TOPIC, None if value is None else json.dumps(value).encode(), key=key.encode())
 
 
 def _consumer_at_end(kafka: KafkaSettings, fetch_max_wait_ms: int) -> Any:
@@ -123,30 +106,43 @@ def _all_read(consumer: Any, timeout_ms: int = 30_000) -> bool:
 
 def _parse(kind: str, value: bytes) -> dict[str, Any] | None:
     """Return the document in a record's value; None if it does not have the shape of its kind."""
-    try:
+    with suppress(ValueError, RecursionError):
         document = json.loads(value)
-        if document["v"] == 1 and _SHAPES[kind](document):
-            return document
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
+        match kind, document:
+            case (
+                (
+                    "topology:",
+                    {"v": 1, "state": {"name": str(), "components": list(), "submitted_ms": int()}, "summary": dict(), "driver": {"host": str(), "pid": int()}},
+                )
+                | ("standby:", {"v": 1, "driver": {"host": str(), "pid": int()}, "beat": int()})
+                | ("removed:", {"v": 1, "id": str()})
+                | ("command:", {"v": 1, "name": str(), "event": str()})
+                | ("answer:", {"v": 1, "error": None | {"type": str(), "text": str()}})
+            ):
+                return document
     log.warning("a record of topic %s is ignored: expected the value of a %s key, given: %r", NIMBUS_TOPIC, kind, value[:60])
     return None
 
 
-def _read(record: Any, kind: str) -> tuple[str, dict[str, Any] | None] | None:
-    """Return what follows the kind in a record's key, and its document, None for null; None for a record of another kind or without its shape."""
+def read_record(record: Any, kind: str = _TOPOLOGY) -> tuple[str, dict[str, Any] | None]:
+    """Return what follows the kind in a record's key, the name of a topology unless another kind is given, and its document.
+
+    The document is None if the topology was removed. A record of another kind, or without the shape of its kind, has an empty name.
+
+    :param record: a record of the topic, as a consumer returns it.
+    """
     key = (record.key or b"").decode(errors="replace")
     if not key.startswith(kind):
-        return None
+        return "", None
     document = None if record.value is None else _parse(kind, record.value)
-    return None if record.value is not None and document is None else (key.removeprefix(kind), document)
+    return ("", None) if record.value is not None and document is None else (key.removeprefix(kind), document)
 
 
 def _newest(kafka: KafkaSettings, kind: str) -> dict[str, tuple[dict[str, Any], int]]:
     """Return the newest document of every key of a kind, and when it was written (epoch ms), without removed keys."""
     found: dict[str, tuple[dict[str, Any], int]] = {}
     for record in read_to_end(kafka, NIMBUS_TOPIC):
-        name, document = _read(record, kind) or ("", None)
+        name, document = read_record(record, kind)
         found.pop(name, None)
         if document is not None:
             found[name] = document, record.timestamp_ms
@@ -158,30 +154,19 @@ def _latest(kafka: KafkaSettings, kind: str) -> dict[str, dict[str, Any]]:
     return {name: document for name, (document, _) in _newest(kafka, kind).items()}
 
 
-def read_state(record: Any) -> tuple[str, dict[str, Any] | None] | None:
-    """Return the name and the document of a topology, or None if the record is about anything else.
-
-    The document is None if the topology was removed.
+def read_standby(record: Any) -> tuple[str, str, bool]:
+    """Return the topology's name and the token of a standby, and whether it is still there; the name is empty if the record is about anything else.
 
     :param record: a record of the topic, as a consumer returns it.
     """
-    return _read(record, _TOPOLOGY)
-
-
-def read_standby(record: Any) -> tuple[str, str, bool] | None:
-    """Return the topology's name and the token of a standby, and whether it is still there; None if the record is about anything else.
-
-    :param record: a record of the topic, as a consumer returns it.
-    """
-    if (found := _read(record, _STANDBY)) is None:
-        return None
-    token, _, name = found[0].partition("/")
-    return name, token, found[1] is not None
+    found, document = read_record(record, _STANDBY)
+    token, _, name = found.partition("/")
+    return name, token, document is not None
 
 
 def write_standby(producer: RecordProducer, name: str, token: str, document: Mapping[str, Any] | None) -> Delivery:
     """Write the record of a standby, null for None, and return what becomes of it."""
-    return producer.send(NIMBUS_TOPIC, None if document is None else json.dumps(document).encode(), key=f"{_STANDBY}{token}/{name}".encode())
+    return _send(producer, f"{_STANDBY}{token}/{name}", document)
 
 
 def follow(kafka: KafkaSettings) -> KafkaConsumer:
@@ -263,7 +248,7 @@ def _watch(kafka: KafkaSettings, kind: str, records: Mapping[str, Mapping[str, A
     with closing(_consumer_at_end(kafka, fetch_max_wait_ms=100)) as consumer:
         while not enough():
             for record in consumer.poll(timeout_ms=200).get(_WHERE, ()):
-                name, document = _read(record, kind) or ("", None)
+                name, document = read_record(record, kind)
                 if name in records and document is not None:
                     watched.update(name, document, record.timestamp)
             if _all_read(consumer):
@@ -297,9 +282,8 @@ class NimbusService:
     :param lock: held while the manager is used.
     """
 
-    def __init__(self, kafka: KafkaSettings, lock: threading.RLock) -> None:
-        self._kafka, self._lock = kafka, lock
-        self._manager: TopologyManager | None = None
+    def __init__(self, kafka: KafkaSettings, manager: TopologyManager, lock: threading.RLock) -> None:
+        self._manager, self._lock = manager, lock
         self._publishing = threading.Lock()
         _ensure_topic(kafka)
         self._producer = kafka.producer()
@@ -309,12 +293,8 @@ class NimbusService:
         self.driver = describe_driver()
         """The published description of this process."""
         self._beats = 0
+        self._consumer = _consumer_at_end(kafka, fetch_max_wait_ms=500)  # here, where an error reaches the caller: a thread would end by it
         self._threads = [threading.Thread(target=run, name=f"nimbus-{run.__name__}", daemon=True) for run in (self._run_commands, self._run_heartbeat)]
-
-    def start(self, manager: TopologyManager) -> None:
-        """Start to listen for commands."""
-        self._manager = manager
-        self._consumer = _consumer_at_end(self._kafka, fetch_max_wait_ms=500)  # here, where an error reaches the caller: a thread would end by it
         for thread in self._threads:
             thread.start()
 
@@ -324,24 +304,21 @@ class NimbusService:
             with self._publishing:
                 name = managed.state.name
                 if removed:
-                    _put(self._producer, f"{_TOPOLOGY}{name}", None)
-                    _put(self._producer, f"{_REMOVED}{name}", None)
+                    _send(self._producer, f"{_TOPOLOGY}{name}", None).get()
+                    _send(self._producer, f"{_REMOVED}{name}", None).get()
                 elif self._manager.topologies.get(name) is managed:  # a heartbeat must not write a removed topology again
-                    _put(
-                        self._producer,
-                        f"{_TOPOLOGY}{name}",
-                        {
-                            "v": 1,
-                            "state": managed.state.to_json(),
-                            "summary": self._manager.summary(name),
-                            "files": _files(managed),
-                            "logs": _logs(managed),
-                            "plan": PlanOutline.of(managed.plan).to_json(),
-                            "store": managed.plan.conf.get(Config.TOPOLOGY_EMULATOR_STATE_URL),
-                            "driver": self.driver,
-                            "heartbeat": self._beats,
-                        },
-                    )
+                    record = {
+                        "v": 1,
+                        "state": managed.state.to_json(),
+                        "summary": self._manager.summary(name),
+                        "files": _files(managed),
+                        "logs": _logs(managed),
+                        "plan": PlanOutline.of(managed.plan).to_json(),
+                        "store": managed.plan.conf.get(Config.TOPOLOGY_EMULATOR_STATE_URL),
+                        "driver": self.driver,
+                        "heartbeat": self._beats,
+                    }
+                    _send(self._producer, f"{_TOPOLOGY}{name}", record).get()
         except NotAliveException:
             pass  # it is being removed
         except KafkaError as error:
@@ -351,8 +328,7 @@ class NimbusService:
         """Stop listening; the states stay as they are."""
         self._stop.set()
         for thread in self._threads:
-            if thread.is_alive():
-                thread.join(timeout=5)
+            thread.join(timeout=5)
         self._producer.close(timeout=5)
 
     def _run_heartbeat(self) -> None:
@@ -382,15 +358,16 @@ class NimbusService:
     def _check_writes(self) -> None:
         """End the topologies of this process if its heartbeats do not arrive, though others' records do."""
         if (problem := self._writes.problem()) is not None:
-            for managed in list(self._manager.topologies.values()):
-                managed.backend.end(problem)
+            drivers: list[Any] = [managed.backend for managed in list(self._manager.topologies.values())]
+            for driver in drivers:
+                driver.end(problem)
 
     def _handle_record(self, record: Any) -> None:
-        identity, command = _read(record, _COMMAND) or ("", None)
+        identity, command = read_record(record, _COMMAND)
         if command is not None:
             self._carry_out(identity, command)
-        name, removed = _read(record, _REMOVED) or ("", None)
-        managed = self._manager.topologies.get(name)
+        name, removed = read_record(record, _REMOVED)
+        managed: Any = self._manager.topologies.get(name)
         if removed is not None and managed is not None and managed.state.id == removed["id"]:
             managed.backend.abandon("it was killed from another shell, which took this process for dead")
 
@@ -406,8 +383,8 @@ class NimbusService:
             except Exception as error:  # the sender needs an answer in any case
                 log.exception("command %s failed", command)
                 failure = {"type": "TopologyError", "text": redact_text(f"{type(error).__name__}: {error}")}
-        _put(self._producer, f"{_ANSWER}{identity}", {"v": 1, "error": failure})
-        _put(self._producer, f"{_COMMAND}{identity}", None)
+        _send(self._producer, f"{_ANSWER}{identity}", {"v": 1, "error": failure}).get()
+        _send(self._producer, f"{_COMMAND}{identity}", None).get()
 
 
 class ClusterClient:
@@ -477,23 +454,23 @@ class ClusterClient:
         watched.update(name, record)
         with closing(_consumer_at_end(self._kafka, fetch_max_wait_ms=100)) as consumer, self._kafka.producer() as producer:
             consumer.position(_WHERE)  # without this, seek_to_end would take effect only with the first poll
-            _put(producer, f"{_COMMAND}{identity}", {"v": 1, **command})
+            _send(producer, f"{_COMMAND}{identity}", {"v": 1, **command}).get()
             deadline = time.monotonic() + max(timeout_s, DEAD_AFTER_S + 1)
             while time.monotonic() < deadline:
                 for answer in consumer.poll(timeout_ms=200).get(_WHERE, ()):
-                    asked, outcome = _read(answer, _ANSWER) or ("", None)
+                    asked, outcome = read_record(answer, _ANSWER)
                     if asked == identity and outcome is not None:
-                        _put(producer, f"{_ANSWER}{identity}", None)
+                        _send(producer, f"{_ANSWER}{identity}", None).get()
                         _raise(outcome["error"])
                         return True
-                    seen, document = _read(answer, _TOPOLOGY) or ("", None)
+                    seen, document = read_record(answer)
                     if seen == name and document is not None:
                         watched.update(name, document)
                 with suppress(KafkaError):  # while they are away, the driver's heartbeats do not arrive either
                     if _all_read(consumer, _SHORT_MS):
                         watched.looked()
                 if watched.verdict(name, record) is False:
-                    _put(producer, f"{_COMMAND}{identity}", None)
+                    _send(producer, f"{_COMMAND}{identity}", None).get()
                     return False
         raise KafkaTimeoutError(
             f"topology {name!r} did not answer within {timeout_s:g} s; expected an answer to {command['event']}; hint: see the log of its process"
@@ -503,12 +480,12 @@ class ClusterClient:
         name, components = record["state"]["name"], record["state"]["components"]
         with self._kafka.producer() as producer:
             # Before the topics are deleted, so that a driver that is alive after all ends without trying to use them.
-            _put(producer, f"{_REMOVED}{name}", {"v": 1, "id": record["state"]["id"]})
+            _send(producer, f"{_REMOVED}{name}", {"v": 1, "id": record["state"]["id"]}).get()
             with TopicAdmin(self._kafka) as admin:
                 bolts = system_bolts(record["state"].get("conf") or {})
                 topics = [inbox_topic(name, c) for c in (*components, *bolts)]
                 admin.delete([*topics, metrics_topic(name), state_topic(name), chunks_topic(name)])
-            _put(producer, f"{_TOPOLOGY}{name}", None)
+            _send(producer, f"{_TOPOLOGY}{name}", None).get()
 
     def stats(self, name: str) -> TopologyStats:
         """Return the newest statistics of every task of a topology, and its last errors."""

@@ -25,7 +25,7 @@ from dskype.topology.errors import TopologyError
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.nimbus import nimbus_topic
 from dskype.topology.runtime.nimbus.liveness import alive_on_this_machine, describe_driver
-from dskype.topology.runtime.nimbus.nimbus_topic import read_standby, read_state
+from dskype.topology.runtime.nimbus.nimbus_topic import read_record, read_standby
 
 __all__ = ["LOST_AFTER_BEATS", "LossWatch", "TopologyKilledError", "await_loss"]
 
@@ -66,16 +66,14 @@ class LossWatch:
 
     def feed(self, record: Any) -> None:
         """Take in the next record of the topic."""
-        if (standby := read_standby(record)) is not None:
-            name, token, there = standby
-            if name == self._name and token == self._token:
-                self.beats, self._silent = self.beats + there, self._silent + there
-            elif name == self._name and there:
-                self._others[token] = self.beats
-            elif name == self._name:
-                self._others.pop(token, None)
-            return
-        name, document = read_state(record) or ("", None)
+        name, token, there = read_standby(record)
+        if name == self._name and token == self._token:
+            self.beats, self._silent = self.beats + there, self._silent + there
+        elif name == self._name and there:
+            self._others[token] = self.beats
+        elif name == self._name:
+            self._others.pop(token, None)
+        name, document = read_record(record)
         if name != self._name:
             return
         beat = None if document is None else (document["driver"], document.get("heartbeat"))

@@ -21,15 +21,13 @@ from typing import Any
 
 
 def _clean_path() -> None:
-    def archive(path: str) -> bool:
-        return path.endswith((".zip", ".jar"))
-
-    sys.path[:] = [p for p in sys.path if not archive(p)]
+    archives = (".zip", ".jar")
+    sys.path[:] = [p for p in sys.path if not p.endswith(archives)]
     # By importer, not by name, because folders within a jar have entries, too (".../spark-core.jar/org").
     for path, importer in list(sys.path_importer_cache.items()):
         if isinstance(importer, zipimport.zipimporter):
             del sys.path_importer_cache[path]
-    kept = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and not archive(p)]
+    kept = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and not p.endswith(archives)]
     os.environ["PYTHONPATH"] = os.pathsep.join(kept)
 
 

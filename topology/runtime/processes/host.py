@@ -114,10 +114,10 @@ def runtime_folder() -> tuple[Path, bool]:
     return shared, True
 
 
-def share_memory(arenas: int = 2) -> None:
+def share_memory() -> None:
     """Let all threads of this process take memory from a few places (glibc). Otherwise each of many threads keeps what it has used once."""
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
-        libc.mallopt(_M_ARENA_MAX, arenas)
+        libc.mallopt(_M_ARENA_MAX, 2)
 
 
 def short_address(path: str) -> str:

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import time
 from typing import Any
 
-__all__ = ["HostLoad", "processor_time"]
+__all__ = ["HostLoad"]
 
 _FRESH_S = 1.0
 """Reports come ten times a second; the kernel counts in hundredths, and takes a millisecond where there are a hundred processors."""
-
-
-def processor_time() -> tuple[float, float] | None:
-    """Return the processor time that this host has used since its start, and all that it has had, in the same unit; None if it does not say.
-
-    Time that a hypervisor has taken away counts as used: it is not free.
-    """
-    try:
-        with open("/proc/stat", encoding="ascii") as file:
-            times = [float(x) for x in file.readline().split()[1:9]]  # user nice system idle iowait irq softirq steal, see proc(5)
-    except (OSError, ValueError):
-        return None
-    return (sum(times) - times[3] - times[4], sum(times)) if len(times) == 8 else None
 
 
 class HostLoad:
@@ -35,9 +23,15 @@ class HostLoad:
         self._read_s = float("-inf")
 
     def report(self) -> dict[str, Any]:
-        """Return ``host``: its ``name``, the number of its ``processors``, and the time that these have ``used`` and ``had`` since its start; {} if the host does not say."""
+        """Return ``host``: its ``name``, the number of its ``processors``, and the time that these have ``used`` and ``had`` since its start; {} if the host does not say.
+
+        Time that a hypervisor has taken away counts as used: it is not free.
+        """
         now_s = time.monotonic()
         if now_s - self._read_s >= _FRESH_S:
-            self._read_s, times = now_s, processor_time()
-            self._told = {} if times is None else {"host": {"name": self._name, "processors": self._processors, "used": times[0], "had": times[1]}}
+            self._read_s, self._told = now_s, {}
+            with contextlib.suppress(OSError, ValueError), open("/proc/stat", encoding="ascii") as file:
+                user, nice, system, idle, iowait, irq, softirq, steal = map(float, file.readline().split()[1:9])  # see proc(5)
+                used = user + nice + system + irq + softirq + steal
+                self._told = {"host": {"name": self._name, "processors": self._processors, "used": used, "had": used + idle + iowait}}
         return self._told

@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
-import io
 import json
 import logging
 import os
 import secrets
 import selectors
-import signal
 import socket
 import sys
 import threading
@@ -26,13 +24,14 @@ import pyarrow as pa
 from kafka.errors import KafkaError
 
 from dskype.topology import kernel_cache
+from dskype.topology.background import BackgroundError
 from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
 from dskype.topology.core.executor import Executor, Owner, PendingSnapshot
 from dskype.topology.core.redaction import RedactingFormatter, redact_text
 from dskype.topology.core.snapshots import FencedError, SnapshotStore
 from dskype.topology.core.steady_clock import now_ms
-from dskype.topology.errors import FatalError, TopologyError, mark_of
+from dskype.topology.errors import TopologyError, mark_of
 from dskype.topology.planning import acker
 from dskype.topology.planning.plan import inbox_topic, metrics_topic
 from dskype.topology.routing import java_hash
@@ -40,7 +39,7 @@ from dskype.topology.runtime.kafka.reading import KafkaInboxReader
 from dskype.topology.runtime.kafka.record_producer import RecordProducer
 from dskype.topology.runtime.processes.background import ForkedWork
 from dskype.topology.runtime.processes.executor_log import redirect_output
-from dskype.topology.runtime.processes.host import Stop, StopSignal, die_with_parent, set_name
+from dskype.topology.runtime.processes.host import Stop, StopSignal, set_name
 from dskype.topology.runtime.processes.host_load import HostLoad
 from dskype.topology.runtime.processes.payload import Payload
 from dskype.topology.runtime.stores.choice import fetch_files
@@ -53,9 +52,6 @@ from dskype.topology.runtime.transport.wire import SUPERVISOR_VARIABLE, receive,
 __all__ = ["import_components", "main", "warm_up"]
 
 log = logging.getLogger(__name__)
-_REASON_BYTES = 4096
-_REFUSED = 3
-"""Exit code of a fork that may not write any more: its parent must end, too."""
 _SYNC_S = 2.0
 """Time between two syncs of journals: a power cut may destroy so much work, unless it is in Kafka."""
 
@@ -132,35 +128,31 @@ class _Resident:
         self._executor: Executor | None = None
         self._store = payload.store
         self._selector = selectors.DefaultSelector()
-        self._snapshot_pid = 0
-        self._snapshot_errors: io.FileIO | None = None
         self._snapshot: list[PendingSnapshot] = []
+        self._saving: ForkedWork | None = None
         self._loop: InboxLoop | None = None
         self._input: SparkInput | None = None
         self._leases: Leases | None = None
         self._called_s = time.monotonic()  # when Spark had a connection to this process last
         self._starts = {(topic, partition): offset for topic, partition, offset in payload.starts}
+        spout = payload.plan.spec(component).obj
+        self._is_kafka_spout = isinstance(spout, KafkaSpout)
+        self._isolation = spout.isolation_level if isinstance(spout, KafkaSpout) else "read_uncommitted"
         self._owner = f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"
         self._teller: RecordProducer | None = None
 
     def _make_executor(self) -> Executor:
-        conf = self._payload.plan.component_conf(self._component)
-        store = self._store
-        store.kept = conf[Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT]
-        plan = self._payload.plan
+        plan, store = self._payload.plan, self._store
+        store.kept = plan.component_conf(self._component)[Config.TOPOLOGY_EMULATOR_SNAPSHOTS_KEPT]
         if store.remote:
             plan = fetch_files(plan, store, Path(os.environ[SUPERVISOR_VARIABLE]).parent / "files")  # this folder goes with the supervisor
+        tasks = plan.executor_tasks(self._component, self._index)
         if plan.spec(self._component).is_spout and not store.remote:  # its process never forks, so it may have another thread
-            tasks = plan.executor_tasks(self._component, self._index)
             threading.Thread(target=_sync_journals, args=(store, tasks), name="journals", daemon=True).start()
-        for task in plan.executor_tasks(self._component, self._index):
+        for task in tasks:
             store.sweep(task)
-        spout = plan.spec(self._component).obj
         # What a Kafka spout has to read again, it reads as its query does.
-        if isinstance(spout, KafkaSpout):
-            reader = KafkaInboxReader(self._payload.kafka, spout.isolation_level, keep=True, starts=self._starts)
-        else:
-            reader = KafkaInboxReader(self._payload.kafka)
+        reader = KafkaInboxReader(self._payload.kafka, self._isolation, keep=self._is_kafka_spout, starts=self._starts)
         executor = Executor(plan, self._component, self._index, store, reader, now_ms, owner=Owner(self._owner, self._payload.term, self._payload.epoch))
         executor.about_host = HostLoad().report
         executor.run_in_background = lambda work: ForkedWork(work, self._become_fork)
@@ -231,24 +223,20 @@ class _Resident:
         name = f"positions-{self._payload.plan.topology_id}-{inbox_topic('x', self._component)[2:]}-{self._index}-{self._payload.epoch}"
         path = Path(os.environ[SUPERVISOR_VARIABLE]).parent / name  # this folder goes with the supervisor
         positions = self._starts | {where: offset for where, offset in executor.positions_since_start().items() if where in self._starts}
-        kept = KeptPositions(path, [task.id for task in executor.tasks])
-        permit = self._leases.check if self._leases is not None else lambda: None
         return InboxLoop(
             executor,
             make_writer(self._payload.kafka, self._payload.given_up_s),
-            kept,
+            KeptPositions(path, [task.id for task in executor.tasks]),
             positions,
             self._maybe_snapshot,
             self._open_input,
-            permit=permit,
+            permit=self._leases.check if self._leases is not None else lambda: None,
             interval_s=self._payload.interval_s,
         )
 
     def _open_input(self, positions: dict[tuple[str, int], int]) -> SparkInput:
-        spout = self._payload.plan.spec(self._component).obj
-        isolation = (spout.isolation_level,) if isinstance(spout, KafkaSpout) else ()
         # Its own client: what lies before is read bit by bit, and in between the spout reads failed records again.
-        self._input = SparkInput(KafkaInboxReader(self._payload.kafka, *isolation), positions, self._selector, single=isinstance(spout, KafkaSpout))
+        self._input = SparkInput(KafkaInboxReader(self._payload.kafka, self._isolation), positions, self._selector, single=self._is_kafka_spout)
         return self._input
 
     def _step(self, loop: InboxLoop) -> None:
@@ -290,50 +278,28 @@ class _Resident:
         os._exit(1)
 
     def _maybe_snapshot(self, batch_id: int) -> None:
-        """Take the snapshots that are due in a forked copy of this process, unless an earlier copy still runs."""
-        if self._snapshot_pid:
-            pid, status, used = os.wait4(self._snapshot_pid, os.WNOHANG)
-            if not pid:
-                return
-            self._snapshot_pid = 0
-            self._executor.delay_snapshots((used.ru_utime + used.ru_stime) * 1000)
-            with self._snapshot_errors as errors:
-                said = errors.read(_REASON_BYTES)
-            reason = said.decode(errors="replace")
-            if status == _REFUSED << 8:
-                raise FatalError(reason)
-            if not status:
+        """Take the snapshots that are due in a forked copy of this process, unless an earlier copy still runs.
+
+        :raises FatalError: the copy may not write any more, and so this process may not either.
+        """
+        if self._saving is not None:
+            try:
+                if (said := self._saving()) is None:
+                    return
                 self._store.take_over(said)
-            else:
-                log.error("snapshots %s failed (status %s): %s", [(s.task, s.version) for s in self._snapshot], status, reason)
-                self._executor.snapshots_failed(self._snapshot, reason or f"its process ended with status {status}")
-        if not self._executor.snapshot_due(batch_id):
-            return
-        self._snapshot = self._executor.pending_snapshots(batch_id)
-        self._store.rest()  # a process that forks should have one thread
-        read, write = os.pipe()
-        parent = os.getpid()
-        pid = os.fork()
-        if pid:
-            os.close(write)
-            self._snapshot_pid, self._snapshot_errors = pid, open(read, "rb", buffering=0)  # noqa: SIM115 - read when the process has ended
-            return
-        status = 1
-        gc.disable()  # garbage of the parent may hold a client of librdkafka, whose end in a fork crashes it, or waits for threads that are not there
-        try:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            die_with_parent(parent)
-            self._become_fork()
-            os.nice(5)
-            self._executor.save_snapshots(self._snapshot, self._leases.confirm if self._leases is not None else lambda: None)
-            os.write(write, self._store.handover())
-            status = 0
-        except BaseException as error:
-            status = _REFUSED if isinstance(error, FatalError) else 1
-            log.exception("a snapshot failed")
-            os.write(write, f"{type(error).__name__}: {error}".encode()[:_REASON_BYTES])
-        finally:
-            os._exit(status)
+            except BackgroundError:
+                log.error("snapshots %s failed: %s", [(s.task, s.version) for s in self._snapshot], self._saving.reason)
+                self._executor.snapshots_failed(self._snapshot, self._saving.reason)
+            self._executor.delay_snapshots(self._saving.cpu_ms)
+            self._saving = None
+        if self._executor.snapshot_due(batch_id):
+            self._snapshot = self._executor.pending_snapshots(batch_id)
+            self._store.rest()  # a process that forks should have one thread
+            self._saving = ForkedWork(self._save_snapshots, self._become_fork, f"dsk:{self._component}", nice=5)
+
+    def _save_snapshots(self) -> bytes:
+        self._executor.save_snapshots(self._snapshot, self._leases.confirm if self._leases is not None else lambda: None)
+        return self._store.handover()
 
     def _become_fork(self) -> None:
         """Let go of what belongs to the process that this one is a fork of."""

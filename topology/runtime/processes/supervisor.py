@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -53,10 +54,8 @@ def _sweep(root: Path) -> None:
         try:
             os.kill(int(name[1]), 0)
         except ProcessLookupError:
-            try:
+            with suppress(RecursionError):  # too deep to be a supervisor's folder
                 shutil.rmtree(folder, ignore_errors=True)
-            except RecursionError:  # too deep to be a supervisor's folder
-                continue
         except (OverflowError, PermissionError):
             continue
 
@@ -134,7 +133,9 @@ class _Supervisor:
                         self._selector.register(connection, selectors.EVENT_READ)
                     else:
                         self._serve(cast("socket.socket", key.fileobj))
-                self._reap()
+                for executor, child in list(self._children.items()):
+                    if _ended(child.pid):
+                        self._forget(executor)
         except Stop:
             pass
         finally:
@@ -143,43 +144,37 @@ class _Supervisor:
             self._stop_children(list(self._children))
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _reap(self) -> None:
-        for key, child in list(self._children.items()):
-            if _ended(child.pid):
-                self._forget(key)
-
     def _forget(self, key: Key) -> None:
         child = self._children.pop(key)
         Path(child.path).unlink(missing_ok=True)
 
     def _serve(self, connection: socket.socket) -> None:
         try:
-            request = msgpack.unpackb(receive(connection))
-            answer = self._answer(request)
-            send(connection, _plain(answer) if request["op"] == "executor" else msgpack.packb(answer))
+            send(connection, self._answer(msgpack.unpackb(receive(connection))))
         except Exception as error:  # an error of a client must not end the zygote
             if not isinstance(error, ConnectionError):
                 traceback.print_exc()
             self._selector.unregister(connection)
             connection.close()
 
-    def _answer(self, request: dict) -> dict:
+    def _answer(self, request: dict) -> bytes:
+        """Carry out a request. Who asks for an executor does not know msgpack: it gets ``P`` and a path, ``N`` (the payload is needed), or ``E`` and an error."""
         topology, epoch = request["topology"], request["epoch"]
         if request["op"] == "stop":
             self._stop_children([k for k, c in self._children.items() if k[0] == topology and c.epoch <= epoch])
             # A Spark task that has not ended yet must not start its executor again.
             self._stopped[topology] = max(epoch, self._stopped.get(topology, 0))
             self._payloads = {k: v for k, v in self._payloads.items() if k[0] != topology}
-            return {}
+            return b""
         if epoch <= self._stopped.get(topology, -1):
-            return {"error": f"topology {topology!r} was stopped in epoch {self._stopped[topology]}; given: {epoch}"}
+            return b"E" + f"topology {topology!r} was stopped in epoch {self._stopped[topology]}; given: {epoch}".encode()
         key = (topology, request["component"], request["index"])
         child = self._children.get(key)
         if child is not None and (_ended(child.pid) or child.epoch < epoch):
             self._stop_children([key])
             child = None
         if child is not None and child.epoch > epoch:
-            return {"error": f"executor {key} runs in epoch {child.epoch}; given: {epoch}; a newer query has replaced this one"}
+            return b"E" + f"executor {key} runs in epoch {child.epoch}; given: {epoch}; a newer query has replaced this one".encode()
         if child is None:
             payload_key = topology, epoch, request["component"]
             if (payload := request.get("payload")) is not None:
@@ -187,9 +182,9 @@ class _Supervisor:
                 self._payloads[payload_key] = payload
                 resident.import_components(payload)
             elif payload_key not in self._payloads:
-                return {"need": "payload"}
+                return b"N"
             child = self._children[key] = self._fork(key, epoch, self._payloads[payload_key])
-        return {"path": child.path}
+        return f"P{short_address(child.path)}".encode()
 
     def _fork(self, key: Key, epoch: int, payload: bytes) -> _Child:
         self._serial += 1
@@ -225,11 +220,6 @@ class _Supervisor:
                 time.sleep(0.01)
         for key in keys:
             self._forget(key)
-
-
-def _plain(answer: dict) -> bytes:
-    """Return an answer for who does not know msgpack: ``P`` and a path, ``N`` (the payload is needed), or ``E`` and an error."""
-    return b"N" if "need" in answer else f"P{short_address(answer['path'])}".encode() if "path" in answer else f"E{answer['error']}".encode()
 
 
 def _ended(pid: int) -> bool:

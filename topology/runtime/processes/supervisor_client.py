@@ -18,23 +18,20 @@ SUPERVISOR_FOLDER = re.compile(r"supervisor-(\d+)-(?:(\d+)-)?\w+")
 """The daemon's process id, and that of its JVM, which older versions did not write."""
 
 
-def ask_supervisor(request: dict) -> dict:
-    """Send one request to the supervisor of this Spark executor, and return its answer.
+def ask_supervisor(request: dict) -> None:
+    """Send one request to the supervisor of this Spark executor, and return when it has carried it out.
 
     :raises OSError: the supervisor has ended.
     """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
-        try:
-            connection.connect(short_address(os.environ[SUPERVISOR_VARIABLE]))
-        except OSError:  # perhaps another daemon of this JVM has started one
-            own = Path(os.environ[SUPERVISOR_VARIABLE]).parent
-            known = SUPERVISOR_FOLDER.fullmatch(own.name)
-            if known is None or known[2] is None or (found := running_supervisor(own.parent, known[2])) is None:
-                raise
+    if not _answers(os.environ[SUPERVISOR_VARIABLE]):  # perhaps another daemon of this JVM has started one
+        own = Path(os.environ[SUPERVISOR_VARIABLE]).parent
+        known = SUPERVISOR_FOLDER.fullmatch(own.name)
+        if known is not None and known[2] is not None and (found := running_supervisor(own.parent, known[2])) is not None:
             os.environ[SUPERVISOR_VARIABLE] = found
-            connection.connect(short_address(found))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.connect(short_address(os.environ[SUPERVISOR_VARIABLE]))
         send(connection, msgpack.packb(request))
-        return msgpack.unpackb(receive(connection))
+        receive(connection)
 
 
 def running_supervisor(folder: Path, jvm: int | str) -> str | None:

@@ -1,15 +1,17 @@
 package dskype.spark;
 
-import java.io.EOFException;
+import java.io.DataInputStream;
 import java.io.File;
 import java.io.IOException;
 import java.net.SocketAddress;
 import java.net.UnixDomainSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
+import java.nio.channels.Channels;
 import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
+import java.util.ArrayDeque;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -34,6 +36,7 @@ import org.apache.spark.sql.Row;
  */
 public class ExecutorWriter extends ForeachWriter implements Runnable {
     private static final int KEY = 0, VALUE = 1, TOPIC = 2, PARTITION = 3, OFFSET = 4, TIMESTAMP = 5, HEADERS = 7;  // of the columns; headers are there for a Kafka spout
+    private static final byte ARRAY_OF_5 = (byte) 0x95, NIL = (byte) 0xc0, BYTES = (byte) 0xc6, LONG = (byte) 0xd3, TEXT = (byte) 0xdb, MAP = (byte) 0xdf;  // of msgpack
     private static final int BUFFER_BYTES = 1 << 16;
     private static final int DEATHS = 5;
     private static final long DEATHS_MS = 30000L;  // on a busy machine a successor takes seconds to come
@@ -55,18 +58,17 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
 
     private transient String name;
     private transient Thread task;
-    private transient volatile SocketChannel channel;
+    private transient volatile SocketChannel channel;  // null: there is none now
     private transient ByteBuffer buffer;
     private transient Object changed;
     private transient String topic;
     private transient int partition;
     private transient int executor;
     private transient volatile long next;  // offset of the row that is passed on next
-    private transient boolean connected;
     private transient boolean ended;  // the executor has everything
     private transient volatile boolean closed;
     private transient volatile String failure;
-    private transient long[] deaths;
+    private transient ArrayDeque deaths;  // when executors died, the last ones
     private transient String silent;  // path of the supervisor that was asked last, if it has not answered
 
     public ExecutorWriter(String python, String daemon, Map environment, String inbox, Map routes, List places, byte[] request, byte[] requestWithPayload) {
@@ -93,9 +95,9 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
             }
         }
         this.task = Thread.currentThread();
-        this.buffer = ByteBuffer.allocateDirect(BUFFER_BYTES).order(ByteOrder.LITTLE_ENDIAN);
+        this.buffer = ByteBuffer.allocateDirect(BUFFER_BYTES);
         this.changed = new Object();
-        this.deaths = new long[DEATHS];
+        this.deaths = new ArrayDeque();
         return true;
     }
 
@@ -113,19 +115,20 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
             watcher.setDaemon(true);
             watcher.start();
         }
+        SocketChannel to = null;
         while (true) {
-            SocketChannel to = this.working();
+            to = this.working(to);
             try {
                 this.write(to, row, offset);
                 synchronized (this.changed) {
-                    if (this.channel == to && this.connected) {
+                    if (this.channel == to) {
                         this.next = offset + 1;
                         return;
                     }
                 }
             } catch (IOException e) {
                 if (Thread.currentThread().isInterrupted() && this.failure == null) throw new RuntimeException(e);
-                this.lost(to);
+                this.shut(to);
             }
         }
     }
@@ -136,37 +139,20 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
         if (this.places != null && !this.places.get(this.executor).equals(here)) throw new IllegalStateException("partition " + this.topic + "/" + this.partition + " belongs to Spark's executor " + this.places.get(this.executor) + ", and its task runs on " + here);
     }
 
+    /** A record is an array of msgpack: offset, time in epoch milliseconds, key, value, and headers as a map. */
     private void write(SocketChannel to, Row row, long offset) throws IOException {
-        byte[] value = row.isNullAt(VALUE) ? null : (byte[]) row.get(VALUE);
-        byte[] key = row.isNullAt(KEY) ? null : (byte[]) row.get(KEY);
-        int headers = -1;
-        byte[][] names = null, texts = null;
-        int length = 28 + (key == null ? 0 : key.length) + (value == null ? 0 : value.length);
-        if (row.size() > HEADERS && !row.isNullAt(HEADERS)) {
-            List found = row.getList(HEADERS);
-            headers = found.size();
-            names = new byte[headers][];
-            texts = new byte[headers][];
-            for (int i = 0; i < headers; i++) {
-                Row header = (Row) found.get(i);
-                names[i] = header.getString(0).getBytes(StandardCharsets.UTF_8);
-                texts[i] = header.isNullAt(1) ? null : (byte[]) header.get(1);
-                length += 8 + names[i].length + (texts[i] == null ? 0 : texts[i].length);
-            }
+        List headers = row.size() > HEADERS && !row.isNullAt(HEADERS) ? row.getList(HEADERS) : null;
+        this.buffer.clear();
+        this.buffer.put(ARRAY_OF_5).put(LONG).putLong(offset).put(LONG).putLong(milliseconds(row.get(TIMESTAMP)));
+        this.put(to, BYTES, (byte[]) row.get(KEY));
+        this.put(to, BYTES, (byte[]) row.get(VALUE));
+        this.putHead(to, MAP, headers == null ? -1 : headers.size());
+        for (int i = 0; headers != null && i < headers.size(); i++) {
+            Row header = (Row) headers.get(i);
+            this.put(to, TEXT, header.getString(0).getBytes(StandardCharsets.UTF_8));
+            this.put(to, BYTES, (byte[]) header.get(1));
         }
-        ByteBuffer out = this.buffer;
-        out.clear();
-        out.putInt(length).putLong(offset).putLong(milliseconds(row.get(TIMESTAMP)));
-        out.putInt(key == null ? -1 : key.length).putInt(value == null ? -1 : value.length).putInt(headers);
-        this.put(to, key);
-        this.put(to, value);
-        for (int i = 0; i < headers; i++) {
-            if (out.remaining() < 8) this.flush(to);
-            out.putInt(names[i].length).putInt(texts[i] == null ? -1 : texts[i].length);
-            this.put(to, names[i]);
-            this.put(to, texts[i]);
-        }
-        this.flush(to);
+        send(to, this.buffer);
     }
 
     /** Spark's setting spark.sql.datetime.java8API.enabled decides which class a time has. */
@@ -174,13 +160,20 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
         return time instanceof java.time.Instant ? ((java.time.Instant) time).toEpochMilli() : ((java.util.Date) time).getTime();
     }
 
-    private void put(SocketChannel to, byte[] bytes) throws IOException {
+    private void putHead(SocketChannel to, byte type, int length) throws IOException {
+        if (this.buffer.remaining() < 5) send(to, this.buffer);
+        if (length < 0) this.buffer.put(NIL);
+        else this.buffer.put(type).putInt(length);
+    }
+
+    private void put(SocketChannel to, byte type, byte[] bytes) throws IOException {
+        this.putHead(to, type, bytes == null ? -1 : bytes.length);
         if (bytes == null) return;
         if (bytes.length <= this.buffer.remaining()) {
             this.buffer.put(bytes);
             return;
         }
-        this.flush(to);
+        send(to, this.buffer);
         ByteBuffer large = ByteBuffer.wrap(bytes);
         while (large.hasRemaining()) {
             large.limit(Math.min(bytes.length, large.position() + BUFFER_BYTES));  // Java copies what is written at once
@@ -189,34 +182,27 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
         }
     }
 
-    private void flush(SocketChannel to) throws IOException {
-        this.buffer.flip();
-        while (this.buffer.hasRemaining()) to.write(this.buffer);
-        this.buffer.clear();
+    /** Write what is in a buffer, and empty it. */
+    private static void send(SocketChannel to, ByteBuffer out) throws IOException {
+        out.flip();
+        while (out.hasRemaining()) to.write(out);
+        out.clear();
     }
 
     /** At the end of a batch the executor must have processed everything; only then may Spark commit the batch's offsets. */
     public void close(Throwable error) {
-        SocketChannel to = this.channel;
         try {
-            if (error == null && this.topic != null) {
-                while (!this.ended) {
-                    to = this.working();
-                    try {
-                        this.buffer.clear();
-                        this.buffer.putInt(0);
-                        this.flush(to);
-                        synchronized (this.changed) {
-                            while (!this.ended && this.failure == null && this.channel == to) this.changed.wait();
-                        }
-                    } catch (IOException e) {
-                        this.lost(to);
-                    }
+            SocketChannel to = error == null && this.topic != null ? this.working(null) : null;
+            while (to != null) {
+                try {
+                    this.buffer.clear();
+                    this.buffer.put(NIL);
+                    send(to, this.buffer);
+                } catch (IOException e) {
+                    this.shut(to);
                 }
+                to = this.working(to);
             }
-        } catch (InterruptedException e) {
-            Thread.currentThread().interrupt();
-            throw new RuntimeException(e);  // Spark must not take the batch for processed
         } finally {
             synchronized (this.changed) {
                 this.closed = true;
@@ -226,28 +212,21 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
         if (this.failure != null) throw new IllegalStateException(this.failure);
     }
 
-    /** Return the connection; wait for the next one if it was lost. */
-    private SocketChannel working() {
+    /** Return the connection, or wait for the next one if it is the one that was used before; null: the executor has everything. */
+    private SocketChannel working(SocketChannel used) {
         synchronized (this.changed) {
             try {
-                while (!this.connected && this.failure == null) this.changed.wait();
+                while (!this.ended && this.failure == null && (this.channel == null || this.channel == used)) this.changed.wait();
             } catch (InterruptedException e) {
                 Thread.currentThread().interrupt();
-                throw new RuntimeException(e);
+                throw new RuntimeException(e);  // Spark must not take the batch for processed
             }
             if (this.failure != null) throw new IllegalStateException(this.failure);
-            return this.channel;
+            return this.ended ? null : this.channel;
         }
     }
 
-    /** The watcher sees it, too, and connects again. */
-    private void lost(SocketChannel to) {
-        synchronized (this.changed) {
-            if (this.channel == to) this.connected = false;
-        }
-        this.shut(to);
-    }
-
+    /** The watcher sees it, and connects again. */
     private void shut(SocketChannel to) {
         try {
             if (to != null) to.close();
@@ -264,12 +243,11 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
         SocketChannel to = dial(text);
         byte[] name = this.topic.getBytes(StandardCharsets.UTF_8);
         ByteBuffer hello = ByteBuffer.allocate(8 + 8 + 4 + name.length).order(ByteOrder.LITTLE_ENDIAN);
-        hello.putLong(12 + name.length).putLong(this.next).putInt(this.partition).put(name).flip();
-        while (hello.hasRemaining()) to.write(hello);
+        hello.putLong(12 + name.length).putLong(this.next).putInt(this.partition).put(name);
+        send(to, hello);
         synchronized (this.changed) {
             if (this.closed) this.shut(to);
             this.channel = to;
-            this.connected = true;
             this.changed.notifyAll();
         }
     }
@@ -285,8 +263,8 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
         try {
             ByteBuffer out = ByteBuffer.allocate(8 + head.length + 5).order(ByteOrder.LITTLE_ENDIAN);
             out.putLong(head.length + 5).put(head).put((byte) 0xce);
-            out.order(ByteOrder.BIG_ENDIAN).putInt(this.executor).flip();
-            while (out.hasRemaining()) to.write(out);
+            out.order(ByteOrder.BIG_ENDIAN).putInt(this.executor);
+            send(to, out);
             byte[] answer = read(to);
             this.silent = null;
             return answer;
@@ -296,18 +274,10 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
     }
 
     private static byte[] read(SocketChannel from) throws IOException {
-        ByteBuffer head = ByteBuffer.allocate(8).order(ByteOrder.LITTLE_ENDIAN);
-        fill(from, head);
-        head.flip();
-        ByteBuffer body = ByteBuffer.allocate((int) head.getLong());
-        fill(from, body);
-        return body.array();
-    }
-
-    private static void fill(SocketChannel from, ByteBuffer into) throws IOException {
-        while (into.hasRemaining()) {
-            if (from.read(into) < 0) throw new EOFException();
-        }
+        DataInputStream in = new DataInputStream(Channels.newInputStream(from));
+        byte[] body = new byte[(int) Long.reverseBytes(in.readLong())];
+        in.readFully(body);
+        return body;
     }
 
     /**
@@ -341,55 +311,53 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
         }
     }
 
-    /** Waits for what the executor says. */
+    /** Waits for what the executor says, and connects to the next one if it has ended. */
     public void run() {
-        while (true) {
-            SocketChannel from = this.channel;
-            byte[] said = null;
-            try {
-                if (from != null) said = read(from);
-            } catch (IOException e) {
-                // it has ended
-            }
-            if (this.closed) return;
-            if (said != null && said[0] == 2) {
+        try {
+            while (true) {
+                this.count();
+                this.connectInTime();
+                byte[] said = null;
+                try {
+                    said = read(this.channel);
+                } catch (IOException e) {
+                    // it has ended
+                }
+                if (this.closed) return;
+                if (said != null && said[0] != 2) throw new IllegalStateException(new String(said, 1, said.length - 1, StandardCharsets.UTF_8));
+                SocketChannel from = this.channel;
                 synchronized (this.changed) {
-                    this.ended = true;
+                    this.ended = said != null;
+                    if (!this.ended) this.channel = null;
                     this.changed.notifyAll();
                 }
-                return;
+                if (this.ended) return;
+                this.shut(from);
             }
-            if (said != null) {
-                this.fail(new String(said, 1, said.length - 1, StandardCharsets.UTF_8));
-                return;
-            }
-            if (from != null) this.lost(from);
+        } catch (Throwable e) {  // whatever it is: without this thread, the task would wait for ever
+            this.fail(e.getMessage() == null ? e.toString() : e.getMessage());
+        }
+    }
+
+    private void connectInTime() throws Exception {
+        long until = System.nanoTime() / 1000000L + CONNECT_MS;
+        while (true) {
             try {
-                this.count();
-                long until = System.nanoTime() / 1000000L + CONNECT_MS;
-                while (true) {
-                    try {
-                        this.connect();
-                        break;
-                    } catch (IllegalStateException e) {
-                        throw e;
-                    } catch (Exception e) {  // it, the supervisor or the daemon has ended again; Spark's own exceptions are of many kinds
-                        if (System.nanoTime() / 1000000L > until) throw e;
-                        Thread.sleep(20L);
-                    }
-                }
-            } catch (Throwable e) {  // whatever it is: without this thread, the task would wait for ever
-                this.fail(e.getMessage() == null ? e.toString() : e.getMessage());
+                this.connect();
                 return;
+            } catch (IllegalStateException e) {
+                throw e;
+            } catch (Exception e) {  // it, the supervisor or the daemon has ended again; Spark's own exceptions are of many kinds
+                if (System.nanoTime() / 1000000L > until) throw e;
+                Thread.sleep(20L);
             }
         }
     }
 
     private void count() {
         long now = System.nanoTime() / 1000000L;
-        if (this.deaths[0] != 0L && now - this.deaths[0] < DEATHS_MS) throw new IllegalStateException("executor " + this.executor + " of " + this.inbox + " died " + (DEATHS + 1) + " times within " + DEATHS_MS / 1000 + " s");
-        for (int i = 1; i < DEATHS; i++) this.deaths[i - 1] = this.deaths[i];
-        this.deaths[DEATHS - 1] = now;
+        this.deaths.add(Long.valueOf(now));
+        if (this.deaths.size() > DEATHS && now - ((Long) this.deaths.remove()).longValue() < DEATHS_MS) throw new IllegalStateException("executor " + this.executor + " of " + this.inbox + " died " + (DEATHS + 1) + " times within " + DEATHS_MS / 1000 + " s");
     }
 
     private void fail(String text) {

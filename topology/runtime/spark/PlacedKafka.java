@@ -28,8 +28,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * Spark's Kafka source, on a cluster: it names for each partition the Spark executor on which the partition's task is to run.
  *
  * Why Java: Spark's own source names no place in real-time mode, and in micro-batches a place of its own choice, so a task may run on another host in every batch, away from the executor that has its state. Spark asks
- * sources of Java alone for real-time mode. Everything but the places is done by Spark's source. The option "dskype.places" has a line for each partition: topic, partition and
- * place, with tabs in between; a place is what Spark calls a task location, "executor_HOST_ID".
+ * sources of Java alone for real-time mode. Everything but the places is done by Spark's source. The option "dskype.places" has a line for each partition:
+ * "topic/partition place"; a place is what Spark calls a task location, "executor_HOST_ID".
  */
 public class PlacedKafka implements TableProvider {
     private static final Class[] STREAM = {MicroBatchStream.class, SupportsRealTimeMode.class, SupportsAdmissionControl.class, ReportsSourceMetrics.class};
@@ -49,8 +49,8 @@ public class PlacedKafka implements TableProvider {
         Map places = new HashMap();
         String[] lines = option.split("\n");
         for (int i = 0; i < lines.length; i++) {
-            String[] columns = lines[i].split("\t");
-            places.put(columns[0] + "/" + columns[1], columns[2]);
+            String[] columns = lines[i].split(" ");
+            places.put(columns[0], columns[1]);
         }
         return places;
     }

@@ -1,17 +1,19 @@
-"""The query of a component: Spark's Kafka source reads, and passes each record to its executor (see docs/internals/transport.md)."""
+"""The queries of a topology, one for each component: Spark's Kafka source reads, and passes each record to its executor (see docs/internals/transport.md)."""
 
 from __future__ import annotations
 
 import json
 import logging
-import re
 import shutil
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import msgpack
+import pyarrow as pa
 from kafka.errors import KafkaError
 
 from dskype.topology.components import KafkaSpout
@@ -22,11 +24,13 @@ from dskype.topology.core.loss import LostInputError
 from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime.kafka.connections import FAILOVER_MS
-from dskype.topology.runtime.spark.queries import QueryContext, is_local
+from dskype.topology.runtime.kafka.record_producer import RecordProducer
+from dskype.topology.runtime.processes.payload import Payload
+from dskype.topology.runtime.processes.supervisor_client import ask_supervisor
 from dskype.topology.runtime.spark.session import DAEMON
-from dskype.topology.runtime.spark.spark_executors import SparkExecutor, find_executors, place
+from dskype.topology.runtime.spark.spark_executors import SparkExecutor, find_executors, is_local, on_all_executors, place
 
-__all__ = ["ComponentQuery", "PartitionsAddedError"]
+__all__ = ["ComponentQuery", "PartitionsAddedError", "QueryContext"]
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +44,32 @@ _NEW_PARTITIONS_S = 10.0
 
 class PartitionsAddedError(Exception):
     """A query has to start anew, because its external topics have partitions that it does not read."""
+
+
+@dataclass(frozen=True)
+class QueryContext:
+    """What all queries of one start of a topology share.
+
+    :param producer: the driver's.
+    :param scratch: folder for Spark's throw-away checkpoints.
+    :param common: what all executors need.
+    """
+
+    spark: Any
+    producer: RecordProducer
+    scratch: Path
+    common: Payload
+
+    def stop_executors(self) -> None:
+        """End the resident executors on every Spark executor."""
+        request = {"op": "stop", "topology": self.common.plan.topology_id, "epoch": self.common.epoch}
+
+        def stop(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            with suppress(OSError):  # the supervisor has ended, and its executors with it
+                ask_supervisor(request)
+            yield from (batch.slice(0, 0) for batch in batches)
+
+        on_all_executors(self.spark, stop, "id long")
 
 
 class ComponentQuery:
@@ -58,7 +88,6 @@ class ComponentQuery:
 
     def __init__(self, context: QueryContext, component: str, positions: dict[tuple[str, int], int], *, real_time: bool) -> None:
         self._context, self.component, self._positions, self._real_time = context, component, positions, real_time
-        self._query: Any = None
         self._checkpoint = context.scratch / str(context.common.epoch) / inbox_topic("x", component)[2:]  # the component's id, escaped as in its topic
         self._stopped = threading.Event()
         self._outdated: Exception | None = None  # why the query has to end, although Spark does not see it
@@ -74,16 +103,16 @@ class ComponentQuery:
         wake = encode_control(WAKE, now_ms())  # each inbox has a record, upon which its task begins
         for sent in [self._context.producer.send(inbox, wake, partition=i) for i in range(len(tasks))]:
             sent.get()
-        assigned: dict[str, list[int]] = {}
-        for topic, partition in sorted(self._positions):
-            assigned.setdefault(topic, []).append(partition)
+        offsets: dict[str, dict[int, int]] = {}  # topic -> partition -> first offset
+        for (topic, partition), offset in sorted(self._positions.items()):
+            offsets.setdefault(topic, {})[partition] = offset
         source: dict[str, Any] = {
             **_SOURCE,
             **_FETCH,
             **kafka.options,
             "kafka.bootstrap.servers": kafka.bootstrap_servers,
-            "assign": json.dumps(assigned),
-            "startingOffsets": _starting_offsets(self._positions),
+            "assign": json.dumps({topic: list(partitions) for topic, partitions in offsets.items()}),
+            "startingOffsets": json.dumps(offsets),
         }
         if not self._real_time:
             most: int = conf[Config.TOPOLOGY_EMULATOR_MAX_FRAMES_PER_BATCH]
@@ -94,41 +123,35 @@ class ComponentQuery:
         if external:
             source["includeHeaders"] = "true"
             source |= {f"kafka.{k}": str(v) for k, v in spout.kafka_options.items() if k not in ("group.id", "bootstrap.servers")}
+        routes = {f"{topic}/{partition}": plan.executor_of(route(plan, self.component, topic, partition)) for topic, partition in self._positions}
         places = [] if is_local(spark) else place(plan, self.component, find_executors(spark.sparkContext))
         if places:
-            source["dskype.places"] = "\n".join(f"{t}\t{p}\t{places[self._executor_of(t, p)].location}" for t, p in self._positions)
-        reader = spark.readStream.format("dskype.spark.PlacedKafka" if places else "kafka")
-        for key, value in source.items():
-            reader = reader.option(key, value)
-        writer = reader.load().writeStream
-        writer._jwrite = writer._jwrite.foreach(self._writer(inbox, places))
+            source["dskype.places"] = "\n".join(f"{where} {places[executor].location}" for where, executor in routes.items())
+        writer = spark.readStream.format("dskype.spark.PlacedKafka" if places else "kafka").options(**source).load().writeStream
+        writer._jwrite = writer._jwrite.foreach(self._writer(inbox, routes, places))
         writer = writer.outputMode("update").queryName(f"{plan.topology_id}/{self.component}/{self._context.common.epoch}")
         writer = writer.option("checkpointLocation", self._checkpoint.as_uri())
         if self._real_time:
             writer = writer.trigger(realTime=f"{conf[Config.TOPOLOGY_EMULATOR_REAL_TIME_BATCH_SECS]} seconds")
         elif interval_ms := conf[Config.TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS]:
             writer = writer.trigger(processingTime=f"{interval_ms} milliseconds")
-        self._query = writer.start()
+        self._query: Any = writer.start()
         if external:
             threading.Thread(target=self._look_for_partitions, args=(spout,), name=f"partitions of {self.component}", daemon=True).start()
 
-    def _executor_of(self, topic: str, partition: int) -> int:
-        """Return the index of the executor that gets a partition's records."""
-        return self._context.common.plan.executor_of(route(self._context.common.plan, self.component, topic, partition))
-
-    def _writer(self, inbox: str, places: Sequence[SparkExecutor]) -> Any:
+    def _writer(self, inbox: str, routes: dict[str, int], places: Sequence[SparkExecutor]) -> Any:
         """Return the sink's object in Java.
 
+        :param routes: "topic/partition" -> index of the executor that gets its records.
         :param places: the Spark executor of each executor; empty on one machine.
         """
         plan, context = self._context.common.plan, self._context.spark.sparkContext
-        routes = {f"{topic}/{partition}": self._executor_of(topic, partition) for topic, partition in self._positions}
         ids = [place_of_executor.id for place_of_executor in places] or None
         request = {"op": "executor", "topology": plan.topology_id, "component": self.component, "epoch": self._context.common.epoch}
         starts = tuple((topic, partition, offset) for (topic, partition), offset in sorted(self._positions.items()) if topic != inbox)
         interval_ms: int = 0 if self._real_time else plan.component_conf(self.component)[Config.TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS]
-        payload = self._context.payload(starts, interval_ms / 1000)
-        heads = _head(request), _head({**request, "payload": payload})
+        payload = replace(self._context.common, starts=starts, interval_s=interval_ms / 1000).dumps()
+        heads = [msgpack.packb(asked | {"index": 0})[:-1] for asked in (request, request | {"payload": payload})]  # the sink appends the executor's number
         return context._jvm.dskype.spark.ExecutorWriter(context.pythonExec, DAEMON, context.environment, inbox, routes, ids, *heads)
 
     def _look_for_partitions(self, spout: KafkaSpout) -> None:
@@ -137,7 +160,7 @@ class ComponentQuery:
         while not self._stopped.wait(_NEW_PARTITIONS_S):
             try:
                 with closing(self._context.common.kafka.consumer(request_timeout_ms=FAILOVER_MS)) as consumer:
-                    topics = [t for t in consumer.topics() if t in spout.topics or re.fullmatch(spout.pattern or "", t)]
+                    topics = list(filter(spout.reads, consumer.topics()))
                     found = {(topic, partition) for topic in topics for partition in consumer.partitions_for_topic(topic) or ()}
             except KafkaError as error:
                 log.info("the partitions of component %s are not known now: %s", self.component, error)
@@ -153,31 +176,16 @@ class ComponentQuery:
             missed = gone
 
     def failure(self) -> BaseException | None:
-        """Return what ended the query, or why it has to end; None while it runs."""
-        if self._query is None or self._query.isActive:
+        """Return what ended the query, or why it has to end; None while it runs. It was started."""
+        if self._query.isActive:
             return self._outdated
         return self._query.exception() or RuntimeError("the query has ended")
 
     def stop(self) -> None:
-        """Stop the query and remove its checkpoint."""
+        """Stop the query, which was started, and remove its checkpoint."""
         self._stopped.set()
-        if self._query is not None:
-            try:
-                self._query.stop()
-            except Exception as error:  # the query or the JVM has ended already
-                log.warning("the query of component %s did not stop cleanly: %s", self.component, error)
+        try:
+            self._query.stop()
+        except Exception as error:  # the query or the JVM has ended already
+            log.warning("the query of component %s did not stop cleanly: %s", self.component, error)
         shutil.rmtree(self._checkpoint, ignore_errors=True)
-
-
-def _head(request: dict[str, Any]) -> bytes:
-    """Return a request to the supervisor up to the number of the executor, which its sender appends."""
-    packer = msgpack.Packer()
-    return packer.pack_map_header(len(request) + 1) + b"".join(packer.pack(k) + packer.pack(v) for k, v in request.items()) + packer.pack("index")
-
-
-def _starting_offsets(positions: Mapping[tuple[str, int], int]) -> str:
-    """Return positions as the JSON for Spark's ``startingOffsets``."""
-    offsets: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in positions.items():
-        offsets.setdefault(topic, {})[str(partition)] = offset
-    return json.dumps(offsets)

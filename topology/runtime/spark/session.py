@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -91,11 +92,7 @@ _SETTINGS = {
     "spark.locality.wait": "30s",
     # One query's batch must not wait for another's.
     "spark.scheduler.mode": "FAIR",
-    "spark.sql.shuffle.partitions": "1",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "1000000",
-    # With any other value, Spark checks the size after every row, which for lists (headers) takes time proportional to the rows so far.
-    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.python.worker.reuse": "true",
     "spark.python.daemon.module": DAEMON,
 }
@@ -115,57 +112,45 @@ def archive_options(class_archive: Path | None) -> list[str]:
 
 
 def spark_settings(
-    *, master: str | None, jars: Sequence[Path], conf: Mapping[str, str], log_file: Path, class_archive: Path | None = None, log_handle: int | None = None
+    *, master: str | None, jars: Sequence[Path], conf: Mapping[str, str], log_file: Path, log_handle: int, class_archive: Path | None = None
 ) -> dict[str, str]:
     """Return the settings of a session. ``conf`` overrides our settings, but jars, and the driver's class path and Java options, are its and ours.
 
     :param master: master URL; None or ``local[*]`` runs Spark in a JVM of this process.
     :param jars: the Kafka connector.
     :param conf: the user's ``spark.*`` settings.
-    :param log_file: Spark's own log in local mode.
+    :param log_file: Spark's own log; files that only the JVM needs are beside it.
+    :param log_handle: of what writes the log.
     :param class_archive: classes that the JVM maps instead of parsing them; None: without.
-    :param log_handle: of what writes the log; None: the JVM writes the file itself.
     """
     own_java, own_classes = conf.get(_JAVA_OPTIONS, ""), conf.get(_CLASS_PATH, "")
     local = master is None or master.startswith("local")
     settings = dict(_SETTINGS)
     conf = dict(conf) | {key: ",".join(map(_absolute, filter(None, conf[key].split(",")))) for key in _PATHS if key in conf}
     settings["spark.jars"] = ",".join([*filter(None, conf.get("spark.jars", "").split(",")), *map(str, jars)])
-    log = log_file if log_handle is None else f"/dev/fd/{log_handle}"
-    logging = f'-Dlog4j2.configurationFile={_LOG4J.as_uri()} "-Ddskype.spark.log={log}"'  # a folder may have a space in its name
-    archive = archive_options(class_archive)
-    settings[_JAVA_OPTIONS] = " ".join([*archive, logging])
-    settings[_CLASS_PATH] = os.pathsep.join(map(str, jars))  # the class path must be that of the archive
+    java = [*archive_options(class_archive), f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}", f"-Ddskype.spark.log=/dev/fd/{log_handle}"]
     # Python workers start in a folder that may be anybody's (that of the caller, of a Spark worker): modules that lie there are not imported.
     settings[f"spark.executorEnv.{SAFE_PATH_VARIABLE}"] = os.environ.get(SAFE_PATH_VARIABLE) or SAFE_PATH_OF_WORKERS
     if not local and (kernels := os.environ.get("NUMBA_CACHE_DIR")):
         settings[f"spark.executorEnv.{KERNELS_VARIABLE}"] = kernels
     if local:
+        if not _COLLECTOR.search(own_java):
+            java.append("-XX:+UseSerialGC")  # on two cores, a parallel collector is not worth it
+        # Spark creates its folder "artifacts" in the second one. A folder may have a space in its name.
+        java += [f'"-D{name}={scratch_of(log_file)}"' for name in ("java.io.tmpdir", "user.dir")]
         settings |= {
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": "1g",
-            # On two cores, a parallel collector is not worth it.
-            _JAVA_OPTIONS: " ".join(
-                (
-                    *(() if _COLLECTOR.search(own_java) else ("-XX:+UseSerialGC",)),
-                    *archive,
-                    f'"-Djava.io.tmpdir={scratch_of(log_file)}"',
-                    f'"-Duser.dir={scratch_of(log_file)}"',  # Spark creates its folder "artifacts" there
-                    logging,
-                )
-            ),
             # This JVM is the only executor. If it stands still for longer than spark.network.timeout, Spark would give it up, and end it ten minutes later.
             "spark.storage.blockManagerHeartbeatTimeoutMs": str(_NEVER_MS),
             "spark.local.dir": str(scratch_of(log_file) / "local"),
             "spark.sql.warehouse.dir": (scratch_of(log_file) / "warehouse").as_uri(),
         }
-    return (
-        settings
-        | {k: v for k, v in conf.items() if k != "spark.jars"}
-        # Of two options of the same name Java takes the last one.
-        | {_JAVA_OPTIONS: f"{settings[_JAVA_OPTIONS]} {own_java}".strip(), _CLASS_PATH: os.pathsep.join(filter(None, [settings[_CLASS_PATH], own_classes]))}
-    )
+    settings |= {k: v for k, v in conf.items() if k != "spark.jars"}
+    settings[_JAVA_OPTIONS] = " ".join(filter(None, [*java, own_java]))  # of two options of the same name Java takes the last one
+    settings[_CLASS_PATH] = os.pathsep.join(filter(None, [*map(str, jars), own_classes]))  # it must begin with that of the archive
+    return settings
 
 
 def _java_reason(error: Exception) -> str:
@@ -213,7 +198,7 @@ def start_session(
     try:
         # The log is written without secrets; Spark's own redaction knows fewer of them.
         with _read_by("dskype-spark-log", lambda end: write_log(end, log_file)) as handle, ThreadPoolExecutor(1, "dskype-jvm") as beside:
-            settings = {
+            settings: dict[str, Any] = {
                 "spark.master": url,
                 "spark.app.name": "dskype",
                 **spark_settings(master=master, jars=jars, conf=conf, log_file=log_file, class_archive=class_archive, log_handle=handle),
@@ -225,11 +210,8 @@ def start_session(
         if class_archive is not None:
             class_archive.unlink(missing_ok=True)
         raise
-    builder = SparkSession.builder
-    for key, value in settings.items():
-        builder = builder.config(key, value)
     try:
-        session = builder.getOrCreate()
+        session = SparkSession.builder.config(map=settings).getOrCreate()
     except Exception as error:  # py4j raises errors of many kinds
         raise SessionError("Spark could not be started.", given=redact_text(_java_reason(error)), hint=f"its log is {log_file}") from error
     if url.startswith("local"):
@@ -260,8 +242,8 @@ def stop_session(session: Any) -> None:
     """Stop Spark. If the JVM has already ended, every call to it would fail, so only forget it; another session can then be started."""
     if jvm_exit_code(session) is None:
         session.stop()
-        return
-    _forget_jvm()
+    else:
+        _forget_jvm()
 
 
 def end_jvm(timeout_s: float = 10) -> None:
@@ -341,24 +323,19 @@ def _pass_on(end: int) -> None:
 @contextlib.contextmanager
 def _submit_arguments(*ours: str) -> Iterator[None]:
     """Insert arguments into PYSPARK_SUBMIT_ARGS, behind the user's and before the last one."""
-    before = os.environ.get("PYSPARK_SUBMIT_ARGS")
-    users = shlex.split(before or "pyspark-shell")
+    before = os.environ.get("PYSPARK_SUBMIT_ARGS") or "pyspark-shell"  # as in PySpark
+    users = shlex.split(before)
     os.environ["PYSPARK_SUBMIT_ARGS"] = shlex.join([*users[:-1], *ours, *users[-1:]])
     try:
         yield
     finally:
-        if before is None:
-            del os.environ["PYSPARK_SUBMIT_ARGS"]
-        else:
-            os.environ["PYSPARK_SUBMIT_ARGS"] = before
+        os.environ["PYSPARK_SUBMIT_ARGS"] = before
 
 
 def _escaped(text: str) -> str:
     """Return a key or value in the syntax of Java's ``.properties`` files."""
-    special = {"\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", " ": "\\ ", "=": "\\=", ":": "\\:", "#": "\\#", "!": "\\!"}
-    units = str(text).encode("utf-16-be")
-    chars = [chr(int.from_bytes(units[i : i + 2], "big")) for i in range(0, len(units), 2)]  # UTF-16 units, as in Java
-    return "".join(special.get(c) or (c if " " < c <= "~" else f"\\u{ord(c):04x}") for c in chars)
+    units = array("H", text.encode(f"utf-16-{sys.byteorder[0]}e"))  # as in Java
+    return "".join(chr(unit) if unit < 128 and chr(unit).isalnum() else f"\\u{unit:04x}" for unit in units)
 
 
 def network_warning(master: str | None, spark: Mapping[str, Any], kafka: Mapping[str, Any]) -> str | None:

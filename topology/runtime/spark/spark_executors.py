@@ -1,16 +1,28 @@
-"""Spark's executors on other hosts: which there are, how long they have been there, how many tasks reach all of them, and which of them gets which executor of a topology."""
+"""Spark's executors on other hosts: which there are, how long they have been there, what reaches all of them, and which of them gets which executor of a topology."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from dskype.topology.errors import TopologyError
 from dskype.topology.planning.plan import TopologyPlan
 
-__all__ = ["NoSparkExecutorError", "SparkExecutor", "count_executors", "find_executors", "newest_executor_age_s", "place", "tasks_on_all_executors"]
+__all__ = [
+    "NoSparkExecutorError",
+    "SparkExecutor",
+    "count_executors",
+    "find_executors",
+    "given_up_s",
+    "is_local",
+    "newest_executor_age_s",
+    "on_all_executors",
+    "place",
+]
 
 
 class NoSparkExecutorError(TopologyError):
@@ -34,13 +46,31 @@ class SparkExecutor(NamedTuple):
         return f"executor_{self.host}_{self.id}"
 
 
+def is_local(spark: Any) -> bool:
+    """Tell whether Spark runs on one machine."""
+    return spark.sparkContext.master.startswith("local")
+
+
+def given_up_s(spark: Any) -> float | None:
+    """Return after which silence of a host Spark may run its executors elsewhere; None on one machine."""
+    if is_local(spark):
+        return None
+    conf = spark.sparkContext._jsc.sc().conf()
+    return max(1.0, conf.getTimeAsSeconds("spark.network.timeout", "120s") - conf.getTimeAsSeconds("spark.executor.heartbeatInterval", "10s"))
+
+
+def _active(context: Any) -> list[Any]:
+    """Return what Spark knows of its executors on other hosts, those that it has not given up."""
+    rows = context._jsc.sc().statusStore().executorList(True)
+    return [e for e in map(rows.apply, range(rows.size())) if e.id() != "driver"]
+
+
 def find_executors(context: Any) -> list[SparkExecutor]:
     """Return Spark's executors on other hosts, those that Spark has not given up, the oldest first.
 
     :raises NoSparkExecutorError: there is none.
     """
-    rows = context._jsc.sc().statusStore().executorList(True)
-    found = [SparkExecutor(e.id(), e.hostPort().rpartition(":")[0]) for e in map(rows.apply, range(rows.size())) if e.id() != "driver"]
+    found = [SparkExecutor(e.id(), e.hostPort().rpartition(":")[0]) for e in _active(context)]
     if not found:
         raise NoSparkExecutorError("Spark has no executor.", given=context.master, hint="workers may have left the master, or hold no free cores and memory")
     return sorted(found, key=lambda e: (len(e.id), e.id))
@@ -60,16 +90,20 @@ def place(plan: TopologyPlan, component: str, executors: Sequence[SparkExecutor]
 
 def count_executors(context: Any) -> int:
     """Return the number of Spark's executors on other hosts, those that Spark has not given up."""
-    return max(0, len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1)  # one is the driver
+    return len(_active(context))
 
 
 def newest_executor_age_s(context: Any) -> float:
     """Return for how many seconds the newest of Spark's executors has been there; 0 without one."""
-    executors = context._jsc.sc().statusStore().executorList(True)
-    since_ms = [e.addTime().getTime() for e in map(executors.apply, range(executors.size())) if e.id() != "driver"]
+    since_ms = [e.addTime().getTime() for e in _active(context)]
     return max(0.0, time.time() - max(since_ms) / 1000) if since_ms else 0.0
 
 
-def tasks_on_all_executors(context: Any) -> int:
-    """Return how many tasks a job needs so that every Spark executor most likely gets one: Spark deals them out in turn to free slots."""
-    return 4 * max(8, count_executors(context))
+def on_all_executors(spark: Any, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], columns: str) -> list[Any]:
+    """Run a function for ``mapInArrow`` in so many tasks that every Spark executor most likely gets one; return its rows. Spark deals tasks out in turn to free slots.
+
+    :param columns: names and types of the rows, as in SQL.
+    """
+    n = 1 if is_local(spark) else 4 * max(8, count_executors(spark.sparkContext))
+    # With SQL, like the queries: RDDs would get Python daemons, and with them supervisors, of their own.
+    return spark.range(0, n, 1, n).mapInArrow(function, columns).collect()

@@ -9,38 +9,15 @@ from typing import Any
 from dskype.topology.config import Config
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.runtime.spark.component_query import ComponentQuery
-from dskype.topology.runtime.spark.queries import QueryContext
+from dskype.topology.runtime.spark.component_query import ComponentQuery, QueryContext
 
-__all__ = ["TaskSlots", "TooFewSlotsError", "Transports"]
-
-
-class TaskSlots:
-    """Counts the task slots that real-time queries occupy, over all topologies of this process."""
-
-    KEPT = 8
-    """Slots that stay free for micro-batches and for the end of executors."""
-
-    def __init__(self) -> None:
-        self._taken: dict[str, int] = {}
-        self._lock = threading.Lock()
-
-    def take(self, topology_id: str, n: int, total: int) -> int:
-        """Take slots for a topology in place of those it has; return how many are missing, and take none if any are."""
-        with self._lock:
-            others = sum(m for topology, m in self._taken.items() if topology != topology_id)
-            missing = max(0, others + n + self.KEPT - total)
-            if not missing:
-                self._taken[topology_id] = n
-            return missing
-
-    def release(self, topology_id: str) -> None:
-        """Give the slots of a topology back."""
-        with self._lock:
-            self._taken.pop(topology_id, None)
+__all__ = ["KEPT_SLOTS", "TooFewSlotsError", "Transports"]
 
 
-_SLOTS = TaskSlots()
+KEPT_SLOTS = 8
+"""Task slots that stay free for micro-batches and for the end of executors."""
+_taken: dict[str, int] = {}  # topology id -> task slots that its real-time queries occupy; guarded by the lock
+_lock = threading.Lock()
 
 
 class TooFewSlotsError(TopologyError):
@@ -79,10 +56,13 @@ class Transports:
         return []
 
     def _missing_slots(self) -> str | None:
-        """Take the slots that the topology needs; return what to say if there are too few."""
+        """Take the slots that the topology needs in place of those it has; if there are too few, take none, and return what to say."""
         needed = sum(self._partitions.values())
-        if not (missing := _SLOTS.take(self._topology_id, needed, self._total)):
-            return None
+        with _lock:
+            others = sum(_taken.values()) - _taken.get(self._topology_id, 0)
+            if (missing := others + needed + KEPT_SLOTS - self._total) <= 0:
+                _taken[self._topology_id] = needed
+                return None
         return explain(
             "Each partition that a real-time query reads occupies a task slot of Spark.",
             given=f"{needed} slots needed, {missing} slots too few",
@@ -104,4 +84,5 @@ class Transports:
 
     def release(self) -> None:
         """Give the task slots back."""
-        _SLOTS.release(self._topology_id)
+        with _lock:
+            _taken.pop(self._topology_id, None)

@@ -102,14 +102,10 @@ def fetch_files(plan: TopologyPlan, store: SnapshotStore, folder: Path) -> Topol
     :param folder: where to put them.
     :raises TopologyError: a file is neither here nor in the store, or is damaged.
     """
-    copies = {}
-    for at, path in declared_files(plan).items():
-        name = Path(path).name
-        if not os.access(path, os.R_OK):
-            fetch_copy(store, folder / name, at[0])
-            path = str(folder / name)
-        copies[at] = path
-    return with_copies(plan, copies)
+    lacking = {at: folder / Path(path).name for at, path in declared_files(plan).items() if not os.access(path, os.R_OK)}
+    for (component, _), copy in lacking.items():
+        fetch_copy(store, copy, component)
+    return with_copies(plan, {at: str(copy) for at, copy in lacking.items()})
 
 
 def fetch_copy(store: SnapshotStore, copy: Path, component: str | None = None) -> None:

@@ -20,8 +20,9 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import groupby, islice
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
@@ -29,7 +30,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionE
 
 from dskype.topology.config import RECORD_BYTES
 from dskype.topology.core.chunking import cut
-from dskype.topology.core.snapshots import TERMS, SnapshotError, SnapshotStore, TermTakenError, WriteError, removed, taken
+from dskype.topology.core.snapshots import TERMS, SnapshotError, SnapshotStore, WriteError, removed, taken
 from dskype.topology.errors import TopologyError
 from dskype.topology.planning.plan import chunks_topic, state_topic
 from dskype.topology.runtime.kafka.clients import KafkaSettings
@@ -150,20 +151,15 @@ class KafkaSnapshotStore(SnapshotStore):
 
     def clear(self) -> None:
         with self._locked():
-            for partition, log in self._logs.items():
-                self._refresh(partition)
-                self._commit(partition, Commit(CLEAR, -1, 0, uuid.uuid4().hex, log.fence))
-            self._trim(self._logs, chunks=False)
-            reader, where = self._reader(), [TopicPartition(self._chunks, p) for p in self._logs]
-            ends = reader.end_offsets(where)
+            for partition in self._logs:
+                self._commit(partition, Commit(CLEAR, -1, 0, uuid.uuid4().hex, self._refresh(partition).fence))
+            self._trim(self._logs)
             with TopicAdmin(self._kafka) as admin:
-                admin.delete_records({(self._chunks, w.partition): ends[w] for w in where if ends[w]})
+                admin.delete_records({(self._chunks, p): end for p, (_, end) in admin.begin_and_end(self._chunks).items() if end})
 
     def holds_state(self) -> bool:
         with self._locked():
-            for partition in self._logs:
-                self._refresh(partition)
-            return any(found for log in self._logs.values() for found in log.entries.values())
+            return any(found for partition in self._logs for found in self._refresh(partition).entries.values())
 
     def location(self, task: int) -> str:
         return f"partition {self._partition(task)} of the topics {self._topic} and {self._chunks}"
@@ -277,13 +273,10 @@ class KafkaSnapshotStore(SnapshotStore):
         """
         offsets: list[int] = []
         try:
-            waiting = []
-            for topic, partition, key, value in records:
-                waiting.append(self._writer().send(topic, value, key=key, partition=partition))
-                if len(waiting) >= _IN_FLIGHT:
-                    offsets += [sent.get().offset for sent in waiting]
-                    waiting = []
-            offsets += [sent.get().offset for sent in waiting]
+            left = iter(records)
+            while some := list(islice(left, _IN_FLIGHT)):
+                waiting = [self._writer().send(topic, value, key=key, partition=partition) for topic, partition, key, value in some]
+                offsets += [sent.get().offset for sent in waiting]
         except KafkaError as error:
             self.rest()
             self._missing = True
@@ -301,17 +294,16 @@ class KafkaSnapshotStore(SnapshotStore):
         except KafkaError:  # the brokers do not answer
             return False
 
-    def _put(self, partition: int, commit: Commit, data: bytes, known: Iterable[Chunk] = ()) -> bool:
+    def _put(self, partition: int, commit: Commit, data: bytes, known: Sequence[Chunk] = ()) -> bool:
         """Write a blob and its commit, and tell whether it counts."""
         if len(data) <= _INLINE_BYTES:
             return self._commit(partition, commit._replace(value=data))
         return self._commit(partition, commit._replace(chunked=True, value=pack_chunks(self._put_chunks(partition, data, known))))
 
-    def _put_chunks(self, partition: int, data: bytes, known: Iterable[Chunk]) -> list[Chunk]:
+    def _put_chunks(self, partition: int, data: bytes, known: Sequence[Chunk]) -> list[Chunk]:
         """Write the chunks of a blob that are not ``known``; return them all, in order."""
         view, borders = memoryview(data), cut(data)
         pieces = [view[a:b] for a, b in zip([0, *borders], borders)]
-        known = list(known)
         horizon = max((c.offset for c in known), default=0) - _PINNED * len(pieces)
         there = {c.digest: c for c in known if c.offset >= horizon}
         chunks = [there.get(digest) or Chunk(-1, len(piece), digest) for piece in pieces for digest in (_digest(piece),)]
@@ -323,27 +315,24 @@ class KafkaSnapshotStore(SnapshotStore):
         with self._locked():
             partition = self._partition(task)
             commit = Commit(SNAPSHOT, task, version, uuid.uuid4().hex, term)
-            ours = self._logs[partition].fence in (None, term)
-            if len(data) <= _INLINE_BYTES and (ahead := self._ahead.get(partition)) is not None and ours and not self._missing:
+            ahead, ours = self._ahead.get(partition), self._logs[partition].fence in (None, term)
+            if len(data) <= _INLINE_BYTES and ahead is not None and ours and not self._missing:
                 # Nothing has to be read if nobody else has written since; a fork then needs one connection only.
                 offset = self._send([(self._topic, partition, commit.key(), data)])[0]
                 if offset == ahead and offset % _TRIM_SNAPSHOTS:
                     self._ahead[partition] = offset + 1
                     return
-                self._settle_snapshot(partition, any(c.attempt == commit.attempt for c in self._refresh(partition).commits()), term)
-                return
-            log = self._refresh(partition)
-            # Only of the newest one: what older ones alone need may be dropped while this one is written.
-            former = log.entries.get((task, SNAPSHOT), {}).get(max(log.numbers(task, SNAPSHOT), default=-1))
-            known = unpack_chunks(former.value or b"") if former is not None and former.chunked else []
-            self._settle_snapshot(partition, self._put(partition, commit, data, known), term)
-
-    def _settle_snapshot(self, partition: int, counts: bool, term: int | None) -> None:
-        """Refuse a process whose snapshot does not count, unless it is only too old; drop what is not needed."""
-        if not counts:
-            self.check_term(term)
-        self._ahead[partition] = self._logs[partition].position
-        self._trim([partition])
+                counts = any(found.attempt == commit.attempt for found in self._refresh(partition).commits())
+            else:
+                log = self._refresh(partition)
+                # Only of the newest one: what older ones alone need may be dropped while this one is written.
+                former = log.entries.get((task, SNAPSHOT), {}).get(max(log.numbers(task, SNAPSHOT), default=-1))
+                known = unpack_chunks(former.value or b"") if former is not None and former.chunked else []
+                counts = self._put(partition, commit, data, known)
+            if not counts:  # refuses a process of an earlier driver; a snapshot may also be too old only
+                self.check_term(term)
+            self._ahead[partition] = self._logs[partition].position
+            self._trim([partition])
 
     def handover(self) -> bytes:
         return json.dumps(self._ahead).encode()
@@ -363,12 +352,10 @@ class KafkaSnapshotStore(SnapshotStore):
                 self._unpruned[partition] = 0
                 self._trim([partition])
 
-    def _trim(self, partitions: Iterable[int], *, chunks: bool = True) -> None:
+    def _trim(self, partitions: Iterable[int]) -> None:
         """Let Kafka drop what is no longer needed; if it does not, the next call tries again."""
         before = {(self._topic, p): self._logs[p].needed_from() for p in partitions}
-        for p in partitions if chunks else ():
-            if (first := self._logs[p].chunks_needed_from()) is not None:
-                before[self._chunks, p] = first
+        before |= {(self._chunks, p): self._logs[p].chunks_needed_from() for p in partitions}
         with suppress(KafkaError), TopicAdmin(self._kafka) as admin:
             admin.delete_records({where: offset for where, offset in before.items() if offset > 0})
 
@@ -379,8 +366,7 @@ class KafkaSnapshotStore(SnapshotStore):
             self._refresh(0)
             # Without a term of its own: a lower one is refused by its number.
             if not self._commit(0, Commit(TERM, -1, term, uuid.uuid4().hex, None, value=json.dumps(holder).encode())):
-                newest = self.newest_term()
-                raise TermTakenError("Another driver has taken this term.", given=term, hint=f"the newest term is {newest}: {self.term_holder(newest)}")
+                raise self._term_taken(term)
             # From here on, no process of an earlier driver writes anything that counts.
             self._send((self._topic, p, Commit(FENCE, -1, 0, uuid.uuid4().hex, term).key(), b"") for p in self._logs if p)
             self._trim([0])
@@ -408,11 +394,5 @@ def _digest(data: bytes | memoryview) -> bytes:
 
 def _runs(chunks: list[Chunk]) -> Iterator[list[Chunk]]:
     """Yield consecutive chunks that also follow each other in the topic, to be read at once."""
-    run: list[Chunk] = []
-    for chunk in chunks:
-        if run and (chunk.offset != run[-1].offset + 1 or len(run) >= 2 * _IN_FLIGHT):
-            yield run
-            run = []
-        run.append(chunk)
-    if run:
-        yield run
+    for _, run in groupby(enumerate(chunks), lambda at: (at[1].offset - at[0], at[0] // (2 * _IN_FLIGHT))):
+        yield [chunk for _, chunk in run]

@@ -17,9 +17,12 @@ import hashlib
 import os
 import shutil
 from collections.abc import Mapping
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
 
+from dskype.topology.core.atomic_files import replace_file
 from dskype.topology.errors import TopologyError
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.stores.control_files import read_json, write_json
@@ -31,7 +34,6 @@ Key = tuple[str, ...]
 _FOLDER, _INDEX = "files", "index.json"
 INDEX = f"{_FOLDER}/{_INDEX}"
 """The index, within a topology's folder."""
-_CHUNK_BYTES = 1 << 20
 
 
 def declared_files(plan: TopologyPlan) -> dict[tuple[str, Key], str]:
@@ -76,19 +78,13 @@ def same_names(plan: TopologyPlan, conf: Mapping[str, Any], component: str | Non
     :param plan: one that :func:`keep_files` returned.
     :param conf: the topology's configuration, or with ``component`` the component's own.
     """
-    found = dict(conf)
+    found: Any = dict(conf)
     for at, key in declared_files(plan):
         own = key[0] in plan.spec(at).conf
         if (own and at == component) or (not own and component is None):
             with contextlib.suppress(KeyError, TypeError):  # it names no file there
-                found = with_paths(found, {key: os.path.basename(_value(found, key))})
+                found = with_paths(found, {key: os.path.basename(reduce(getitem, key, found))})
     return found
-
-
-def _value(conf: Mapping[str, Any], key: Key) -> Any:
-    for part in key:
-        conf = conf[part]
-    return conf
 
 
 def with_paths(conf: Mapping[str, Any], paths: Mapping[Key, str]) -> dict[str, Any]:
@@ -121,29 +117,23 @@ def with_copies(plan: TopologyPlan, copies: Mapping[tuple[str, Key], str]) -> To
 def _copy(at: tuple[str, Key], path: str, files: Path) -> dict[str, str]:
     """Copy a file, and return its entry in the index."""
     files.mkdir(parents=True, exist_ok=True, mode=0o700)
-    partial, found = files / ".partial", hashlib.sha256()
     try:
-        try:
-            source = open(path, "rb")  # noqa: SIM115 - closed below
-        except OSError as error:
-            raise TopologyError(
-                f"A file that {' / '.join(at[1])} names cannot be read.",
-                given=path,
-                component=at[0],
-                legal="a file that can be read where the topology is started",
-                hint=error.strerror,
-            ) from error
-        with source, open(partial, "wb") as target:
-            while chunk := source.read(_CHUNK_BYTES):
-                found.update(chunk)
-                target.write(chunk)
-            target.flush()
-            os.fsync(target.fileno())
-        digest = found.hexdigest()
-        copy = f"{digest[:16]}-{Path(path).name[-100:]}"
-        os.replace(partial, files / copy)
-    finally:
-        partial.unlink(missing_ok=True)
+        source = open(path, "rb")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise TopologyError(
+            f"A file that {' / '.join(at[1])} names cannot be read.",
+            given=path,
+            component=at[0],
+            legal="a file that can be read where the topology is started",
+            hint=error.strerror,
+        ) from error
+    partial = files / ".partial"
+    with source, replace_file(partial) as target:
+        shutil.copyfileobj(source, target)
+    with open(partial, "rb") as written:
+        digest = hashlib.file_digest(written, "sha256").hexdigest()
+    copy = f"{digest[:16]}-{Path(path).name[-100:]}"
+    os.replace(partial, files / copy)
     return {"path": os.path.abspath(path), "copy": copy, "sha256": digest}
 
 

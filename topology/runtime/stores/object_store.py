@@ -68,11 +68,11 @@ class ObjectSnapshotStore(SnapshotStore):
 
         :raises TopologyError: it does not, or it cannot be reached.
         """
-        trial = self._path(f"trial-{uuid.uuid4().hex}")
+        trial = f"trial-{uuid.uuid4().hex}"
         try:
-            self._put_new(trial, b"1")
+            self._put_new(self._path(trial), b"1")
             try:
-                self._put_new(trial, b"2")
+                self._put_new(self._path(trial), b"2")
             except FileExistsError:
                 pass
             else:
@@ -83,7 +83,7 @@ class ObjectSnapshotStore(SnapshotStore):
                     hint="use another server, or keep the state in Kafka (topology.emulator.state.url: kafka:)",
                 )
             finally:
-                self._discard(trial)
+                self._remove(trial)
             self._files.pipe_file(self._path(_CREATED), b"")
         except OSError as error:
             raise TopologyError(
@@ -99,27 +99,23 @@ class ObjectSnapshotStore(SnapshotStore):
         self._remove_all(set())
 
     def _remove_all(self, but: set[str]) -> None:
-        root = f"{self._root}/"
-        for path in self._find():
-            if path.removeprefix(root).partition("/")[0] not in but:
-                self._discard(path)
+        for name in self._find():
+            if name.partition("/")[0] not in but:
+                self._remove(name)
 
     def holds_state(self) -> bool:
-        root = f"{self._root}/"
-        return any(path.removeprefix(root)[0].isdigit() for path in self._find())
+        return any(name[0].isdigit() for name in self._find())
 
     def _find(self) -> list[str]:
+        """Return the names of all objects."""
+        root = f"{self._root}/"
         try:
-            return [path for path in self._files.find(self._root) if path.startswith(f"{self._root}/")]  # some servers list the prefix itself
+            return [path.removeprefix(root) for path in self._files.find(self._root) if path.startswith(root)]  # some servers list the prefix itself
         except FileNotFoundError:
             return []
 
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
-
-    def _discard(self, path: str) -> None:
-        with suppress(FileNotFoundError):
-            self._files.rm_file(path)
 
     # -- objects ----------------------------------------------------------------------------------
 
@@ -164,7 +160,8 @@ class ObjectSnapshotStore(SnapshotStore):
         return self._files.cat_file(self._path(name))
 
     def _remove(self, name: str) -> None:
-        self._discard(self._path(name))
+        with suppress(FileNotFoundError):
+            self._files.rm_file(self._path(name))
 
     def _names(self, folder: str) -> Iterable[str]:
         try:

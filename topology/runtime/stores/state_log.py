@@ -135,7 +135,7 @@ class PartitionLog:
             return False
         if commit.term is not None and self.fence is not None and (commit.term < self.fence if commit.kind == FENCE else commit.term != self.fence):
             return False  # a higher term than that of the fence belongs to a topology that was removed
-        counts = getattr(self, f"_{commit.kind}")(commit)
+        counts = commit.kind == FENCE or getattr(self, f"_{commit.kind}")(commit)
         if commit.term is not None and (counts or commit.term != self.fence):
             self.fence, self.fenced_at = commit.term, offset
         return counts
@@ -143,13 +143,7 @@ class PartitionLog:
     def _term(self, commit: Commit) -> bool:
         if commit.number <= max(self.terms, default=-1):
             return False
-        self.terms[commit.number] = commit
-        for old in sorted(self.terms)[:-TERMS_KEPT]:
-            del self.terms[old]
-        return True
-
-    def _fence(self, commit: Commit) -> bool:
-        return True
+        return _keep(self.terms, commit, TERMS_KEPT)
 
     def _clear(self, commit: Commit) -> bool:
         self.entries.clear()
@@ -168,17 +162,10 @@ class PartitionLog:
         found = self.entries.setdefault((commit.task, JOURNAL), {})
         if commit.number != max(found) + 1 if found else self.whole and commit.number != 1:
             return False
-        found[commit.number] = commit
-        for old in sorted(found)[:-JOURNAL_KEPT]:
-            del found[old]
-        return True
+        return _keep(found, commit, JOURNAL_KEPT)
 
     def _snapshot(self, commit: Commit) -> bool:
-        found = self.entries.setdefault((commit.task, SNAPSHOT), {})
-        found[commit.number] = commit
-        for old in sorted(found)[: -self.kept]:
-            del found[old]
-        return True
+        return _keep(self.entries.setdefault((commit.task, SNAPSHOT), {}), commit, self.kept)
 
     def numbers(self, task: int, kind: str) -> list[int]:
         """Return the numbers of what is kept of a task, in ascending order."""
@@ -196,6 +183,14 @@ class PartitionLog:
         needed = [commit.offset for commit in self.commits()]
         return min([*needed, self.position if self.fenced_at is None else self.fenced_at])
 
-    def chunks_needed_from(self) -> int | None:
-        """Return the first offset in the topic of chunks that is needed; None if none is."""
-        return min((chunk.offset for commit in self.commits() if commit.chunked for chunk in unpack_chunks(commit.value or b"")), default=None)
+    def chunks_needed_from(self) -> int:
+        """Return the first offset in the topic of chunks that is needed; 0 if none is."""
+        return min((chunk.offset for commit in self.commits() if commit.chunked for chunk in unpack_chunks(commit.value or b"")), default=0)
+
+
+def _keep(found: dict[int, Commit], commit: Commit, kept: int) -> bool:
+    """Add a commit to those of which the newest are kept, and return True: it counts."""
+    found[commit.number] = commit
+    for old in sorted(found)[:-kept]:
+        del found[old]
+    return True

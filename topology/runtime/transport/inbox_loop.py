@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import mmap
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from dskype.topology.config import Config
 from dskype.topology.core.executor import Executor, route
@@ -38,17 +38,14 @@ class KeptPositions:
     """
 
     def __init__(self, path: Path, tasks: Sequence[int]) -> None:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            os.ftruncate(descriptor, 8 * len(tasks))
-            self._cells = memoryview(mmap.mmap(descriptor, 8 * len(tasks))).cast("q")
-        finally:
-            os.close(descriptor)
+        with open(path, "ab") as file:
+            file.truncate(8 * len(tasks))
+        self._cells = np.memmap(path, np.int64, "r+")
         self._index = {task: i for i, task in enumerate(tasks)}
 
     def get(self, task: int) -> int:
         """Return the offset up to which everything that a task emitted is in Kafka; 0 if none is known."""
-        return self._cells[self._index[task]]
+        return int(self._cells[self._index[task]])
 
     def keep(self, task: int, version: int) -> None:
         """Remember such an offset."""
@@ -126,8 +123,7 @@ class InboxLoop:
                 self._next_s = 0.0
         if self._report_at is not None and time.monotonic() >= self._report_at:
             self._report_at = None
-            self._writer.write(self._executor.report())
-            self._writer.wait(0)
+            self._writer.write(self._executor.report())  # the next batch waits until the brokers have it
 
     def _wait_s(self) -> float:
         """Return how long to wait for a record, at most until a report is due or spouts are asked."""

@@ -15,7 +15,7 @@ from dskype.topology.config import RECORD_BYTES
 from dskype.topology.core.frames import OutRecord, OutRecords, expand_records
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.kafka.clients import KafkaSettings
-from dskype.topology.runtime.kafka.librdkafka import UnsupportedOptionError, connection_settings
+from dskype.topology.runtime.kafka.connections import UnsupportedOptionError, connection_settings
 from dskype.topology.runtime.kafka.record_producer import Delivery, KafkaPythonProducer
 
 __all__ = ["DeliveryError", "PlainRecordWriter", "RecordWriter", "StalledWriterError", "make_writer"]
@@ -77,7 +77,7 @@ class RecordWriter:
             self._refused = self._refused or error
 
     def write(self, records: Iterable[OutRecord | OutRecords]) -> None:
-        """Begin to write records; to be followed by :meth:`flush`."""
+        """Begin to write records; :meth:`flush` tells what has become of them."""
         frames: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
         for record in records:
             if isinstance(record, OutRecords):
@@ -107,32 +107,25 @@ class RecordWriter:
             except BufferError:  # the queue is full
                 self._producer.poll(_WAIT_S)
 
-    def wait(self, seconds: float) -> None:
-        """Process the acknowledgements that have arrived; wait for the others at most this long."""
-        self._producer.flush(seconds)
-
     def flush(self) -> None:
         """Wait until the brokers have every record.
 
         :raises DeliveryError: they have refused one.
         :raises StalledWriterError: they take none, although they answered twice, some time apart; or a record has waited too long.
         """
-        before, since, answered = -1, 0.0, False
+        before, since, answers = -1, 0.0, 0
         while (left := self._producer.flush(_WAIT_S)) > 0:
             now = time.monotonic()
             if left != before:
-                before, since, answered = left, now, False
+                before, since, answers = left, now, 0
             elif now - since >= _STALL_S:
-                if not self._brokers_answer():
-                    answered = False
-                elif answered:
+                answers = answers + 1 if self._brokers_answer() else 0
+                if answers == 2:
                     raise StalledWriterError(
                         "Kafka has not accepted records, although it answers.",
                         given=f"{left} records that wait",
                         hint="a partition may have fewer replicas in sync than min.insync.replicas asks for",
                     )
-                else:
-                    answered = True
                 since = now
         if self._refused is not None and self._refused.code() == KafkaError._MSG_TIMED_OUT:
             raise StalledWriterError("Kafka has not accepted a record in time.", given=self._refused.str())
@@ -160,11 +153,8 @@ class PlainRecordWriter:
         self._sent: list[Delivery] = []
 
     def write(self, records: Iterable[OutRecord | OutRecords]) -> None:
-        """Begin to write records; to be followed by :meth:`flush`."""
+        """Begin to write records; :meth:`flush` tells what has become of them."""
         self._sent += [self._producer.send(r.topic, r.value, key=r.key, headers=r.headers, partition=r.partition) for r in expand_records(records)]
-
-    def wait(self, seconds: float) -> None:
-        """Do nothing: acknowledgements are processed by a thread of the client."""
 
     def flush(self) -> None:
         """Wait until the brokers have every record.

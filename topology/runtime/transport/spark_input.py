@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import selectors
 import socket
 import struct
 import time
 from collections.abc import Iterator, Mapping
-from typing import cast
+
+import msgpack
 
 from dskype.topology.core.inbox_reader import InboxReader
 from dskype.topology.core.next_offsets import NextOffsets
@@ -19,11 +21,8 @@ __all__ = ["HELLO", "SparkInput"]
 
 HELLO = struct.Struct("<qi")
 """The next offset that Spark passes on, and the partition; the topic's name follows."""
-_HEAD = struct.Struct("<iqqiii")
-"""Bytes that follow the first field, offset, time in epoch milliseconds, bytes of key and value (-1: none), and number of headers (-1: none)."""
-_LENGTH, _SIZES = struct.Struct("<i"), struct.Struct("<ii")
-_BUFFER_BYTES = 1 << 18
-"""Room for what a partition has sent and the executor has not taken; there is more only for a record that is larger."""
+_ROOM_BYTES = 1 << 18
+"""So much of a partition is taken at a time, and no more before the records in it are taken."""
 _MUCH_BYTES, _PAUSE_S, _BATCH_BYTES = 1 << 15, 0.002, 1 << 23
 """While at least so much arrives within such a pause, a batch grows up to this size."""
 _LULL_S, _GATHER_S = 0.0005, 0.002
@@ -38,76 +37,31 @@ class _Partition:
         self.connection, self.topic, self.partition = connection, topic, partition
         self.before: Iterator[InRecord] = iter(())  # records before those that Spark passes on
         self.ended = False  # Spark's batch has ended
-        self._buffer, self._start, self._end = bytearray(_BUFFER_BYTES), 0, 0
+        # Each record is an array: offset, time in epoch milliseconds, key, value, and headers as a map, which is None without them. Behind the last one is None.
+        self._arrived = msgpack.Unpacker(use_list=False, object_pairs_hook=list, max_buffer_size=0)
+        self._filled = False  # there may be whole records
 
-    def receive(self) -> bool:
-        """Take what has arrived, as far as there is room; return whether the connection is still open. What waits at the other end makes Spark wait."""
-        if self._has_record():
-            return True
-        self._make_room()
+    def receive(self, room: bytearray) -> int | None:
+        """Take what has arrived, unless there are records already, and return the bytes of it; None: the connection is closed. What waits at the other end makes Spark wait."""
+        if self._filled:
+            return 0
         try:
-            with memoryview(self._buffer) as view:
-                received = self.connection.recv_into(view[self._end :])
+            received = self.connection.recv_into(room)
         except BlockingIOError:
-            return True
+            return 0
         except OSError:
-            return False
-        self._end += received
-        return bool(received)
+            return None
+        self._arrived.feed(memoryview(room)[:received])
+        self._filled = True
+        return received or None
 
-    @property
-    def waiting(self) -> int:
-        """Bytes that have arrived and are not taken."""
-        return self._end - self._start
-
-    def _length(self) -> int:
-        """Return the bytes of the first record; 0: its length has not arrived."""
-        return _LENGTH.size + _LENGTH.unpack_from(self._buffer, self._start)[0] if self.waiting >= _LENGTH.size else 0
-
-    def _has_record(self) -> bool:
-        return 0 < self._length() <= self.waiting
-
-    def _make_room(self) -> None:
-        """Move the beginning of a record to the front, and let the buffer have the size that the record needs."""
-        beginning, size = self._buffer[self._start : self._end], max(_BUFFER_BYTES, self._length())
-        if len(self._buffer) != size:
-            self._buffer = bytearray(size)
-        self._buffer[: len(beginning)] = beginning
-        self._start, self._end = 0, len(beginning)
-
-    def records(self, most: int) -> Iterator[InRecord]:
-        """Yield up to so many records that are there."""
+    def records(self, most: int) -> list[InRecord]:
+        """Return up to so many records that are there."""
         if before := list(itertools.islice(self.before, most)):
-            yield from before
-            return
-        with memoryview(self._buffer) as view:
-            for _ in range(most):
-                if not self._has_record():
-                    break
-                at, self._start = self._start, self._start + self._length()
-                if self._start - at == _LENGTH.size:
-                    self.ended = True
-                    break
-                yield self._record(view, at)
-
-    def _record(self, data: memoryview, at: int) -> InRecord:
-        _, offset, time_ms, n_key, n_value, n_headers = _HEAD.unpack_from(data, at)
-        at += _HEAD.size
-
-        def take(n: int) -> bytes | None:
-            nonlocal at
-            if n < 0:
-                return None
-            at += n
-            return bytes(data[at - n : at])
-
-        key, value = take(n_key), take(n_value)
-        headers: list[tuple[str, bytes]] = []
-        for _ in range(max(0, n_headers)):
-            n_name, n_text = _SIZES.unpack_from(data, at)
-            at += _SIZES.size
-            headers.append((cast("bytes", take(n_name)).decode(), cast("bytes", take(n_text))))
-        return InRecord(self.topic, self.partition, offset, time_ms, key, value, headers if n_headers >= 0 else None)
+            return before
+        found = list(itertools.islice(self._arrived, most))
+        self._filled, self.ended = len(found) == most, found[-1:] == [None]
+        return [InRecord(self.topic, self.partition, *fields) for fields in found if fields is not None]
 
 
 class SparkInput:
@@ -131,6 +85,7 @@ class SparkInput:
         self._partitions: dict[socket.socket, _Partition] = {}
         self._left: dict[_Partition, None] = {}  # those of which more may be there, in the order in which they have their turns
         self._ended: list[_Partition] = []
+        self._room = bytearray(_ROOM_BYTES)
         self._received = 0  # bytes, at the last look
 
     def __len__(self) -> int:
@@ -190,7 +145,7 @@ class SparkInput:
         records: list[InRecord] = []
         for partition in list(self._left):
             del self._left[partition]
-            found = list(partition.records(most - len(records)))
+            found = partition.records(most - len(records))
             records += self._next.take(found)
             if partition.ended:
                 self._ended.append(partition)
@@ -207,12 +162,11 @@ class SparkInput:
             if key.data is None:
                 called = True
                 continue
-            before = key.data.waiting
-            if key.data.receive():
-                self._left[key.data] = None
-                self._received += max(0, key.data.waiting - before)
-            else:
+            if (received := key.data.receive(self._room)) is None:
                 self._drop(key.data)
+            else:
+                self._left[key.data] = None
+                self._received += received
         return called
 
     def fail(self, words: bytes) -> None:
@@ -228,12 +182,9 @@ class SparkInput:
         self._selector.close()
 
     def _tell(self, partition: _Partition, words: bytes) -> None:
-        try:
-            partition.connection.setblocking(True)
+        with contextlib.suppress(OSError):  # the other end may have closed it
             partition.connection.settimeout(1.0)
             send(partition.connection, words)
-        except OSError:
-            pass
 
     def _drop(self, partition: _Partition) -> None:
         if self._partitions.pop(partition.connection, None) is not None:

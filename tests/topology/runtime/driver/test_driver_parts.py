@@ -138,7 +138,7 @@ def judge(state, monkeypatch):
     monkeypatch.setattr(query_keeper, "time", SimpleNamespace(monotonic=lambda: now[0]))
     monkeypatch.setattr(query_keeper, "jvm_exit_code", lambda spark: None)
     monkeypatch.setattr(query_keeper, "brokers_answer", lambda kafka: not state.producer.away)
-    keeper = QueryKeeper(state, None, None, lambda: {2: 1}, lambda: False, state.folder)
+    keeper = QueryKeeper(state, None, None, lambda: {2: 1}, lambda: False)
 
     def fail(error: Exception | str) -> float | None:
         keeper._due.clear()
@@ -155,7 +155,7 @@ def test_failures_without_progress_come_later_and_later_and_the_last_ends_the_to
     keeper, fail = judge
     assert [fail("ValueError: odd") for _ in range(3)] == [0.0, 0.5, None]
     assert "has failed 3 times in a row" in str(state.failure) and "given: 'ValueError: odd'" in str(state.failure)
-    assert [row["component"] for row in keeper.restarts] == ["sum", "sum"] and state.reports.restarts == {"sum": 2}
+    assert state.reports.restarts == {"sum": 2} and [error["component"] for error in state.stats.errors] == ["sum", "sum", "sum", "__driver"]
 
 
 def test_what_may_pass_is_tried_again_without_an_end(state, judge):
@@ -163,9 +163,10 @@ def test_what_may_pass_is_tried_again_without_an_end(state, judge):
     assert {fail(f"x {RETRIABLE_MARK} no room") for _ in range(9)} == {2.0}
     assert keeper.obstacles() == {"sum": "no room"}
     assert {fail(PartitionsAddedError("more")) for _ in range(9)} == {0.5}
+    assert not keeper.obstacles(), "there is room now"
     state.producer.away = True
     assert {fail("no broker") for _ in range(9)} == {2.0}
-    assert state.brokers_away and state.failure is None and not keeper.restarts and not keeper.failing()
+    assert state.brokers_away and state.failure is None and not state.reports.restarts and not keeper.failing()
 
 
 def test_what_a_retry_cannot_help_ends_the_topology_at_once(state, judge):

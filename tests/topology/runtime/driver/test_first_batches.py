@@ -11,7 +11,7 @@ from kafka.errors import KafkaTimeoutError
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.errors import TopologyError
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.runtime.driver.first_batches import await_first_batches
+from dskype.topology.runtime.driver.driver import TopologyDriver
 from tests.topology.simulated.fault_topologies import TOPOLOGIES
 
 
@@ -43,12 +43,12 @@ def test_a_topology_runs_when_every_component_has_had_a_batch():
     driver, said = Driver(), []
     error = {"v": 1, "kind": "error", "topology": "t-1-0", "component": "first", "task": 1, "time_ms": 1, "error": "no such host"}
     driver.stats.feed(json.dumps(error).encode())
-    await_first_batches(driver, said.append, lambda: True)
+    TopologyDriver.await_first_batches(driver, said.append, lambda: True, 0)
     ids = driver.plan.component_ids
     assert driver.coming == [] and driver.asked == len(ids) == len(said) + 1
     assert said[0].startswith(f"waiting for the first batch of {ids[0]}, ")
     assert all(line.endswith("; the last error is of first: no such host") for line in said)
-    await_first_batches(driver, said.append, lambda: True)  # at once
+    TopologyDriver.await_first_batches(driver, said.append, lambda: True, 0)  # at once
     assert driver.asked == len(ids)
 
 
@@ -57,12 +57,12 @@ def test_an_error_of_an_earlier_run_is_not_the_last_one_of_a_start():
     for time_ms, text in ((1000, "too old"), (1999, "the embedded broker has ended")):
         error = {"v": 1, "kind": "error", "topology": "t-1-0", "component": "first", "task": 1, "time_ms": time_ms, "error": text}
         driver.stats.feed(json.dumps(error).encode())
-    await_first_batches(driver, said.append, lambda: True, 2000)
+    TopologyDriver.await_first_batches(driver, said.append, lambda: True, 2000)
     assert said and not any("error" in line for line in said)
 
 
 def test_a_topology_that_fails_or_is_killed_is_not_waited_for():
     with pytest.raises(TopologyError, match="given up"):
-        await_first_batches(Driver(fails=True), print, lambda: True)
-    await_first_batches(driver := Driver(), print, lambda: False)
+        TopologyDriver.await_first_batches(Driver(fails=True), print, lambda: True, 0)
+    TopologyDriver.await_first_batches(driver := Driver(), print, lambda: False, 0)
     assert not driver.asked

@@ -18,6 +18,7 @@ from dskype.topology.runtime.driver.preflight import PreflightError, check_execu
 from dskype.topology.runtime.driver.reports import cause_of
 from dskype.topology.runtime.driver.resume import installed_version
 from dskype.topology.runtime.kafka.clients import KafkaSettings
+from dskype.topology.runtime.spark import spark_executors
 from dskype.topology.runtime.transport.wire import SUPERVISOR_VARIABLE
 
 from ..standalone import hiding, standalone
@@ -81,6 +82,7 @@ class Session:
 
     def __init__(self, executors):
         self.sparkContext, self.executors, self.ran = self, executors, []
+        self.master = "spark://host:7077"
 
     def range(self, start, stop, step, partitions):
         self.ran.append(partitions)
@@ -97,8 +99,8 @@ class Session:
 def test_a_standby_starts_python_when_all_of_its_executors_have_come(monkeypatch):
     session = Session([0, 0, 1, 2])
     monkeypatch.setattr(preflight, "count_executors", lambda context: context.executors.pop(0) if len(context.executors) > 1 else context.executors[0])
+    monkeypatch.setattr(spark_executors, "count_executors", preflight.count_executors)
     monkeypatch.setattr(preflight, "newest_executor_age_s", lambda context: 0.0)
-    monkeypatch.setattr(preflight, "tasks_on_all_executors", lambda context: 32)
     for name, seconds in (("_SETTLE_S", 0.3), ("_LOOK_S", 0.01), ("_RARELY_S", 0.01)):
         monkeypatch.setattr(preflight, name, seconds)
     preflight.start_python_early(session).join(10)
@@ -142,7 +144,8 @@ def test_an_executor_that_does_not_reach_the_brokers_is_named_whatever_the_store
         "hint: the brokers' advertised listeners must be addresses that every host reaches, and settings such as certificates must be valid there"
     )
     assert not list(folder.iterdir()), "the probes are removed"
-    assert check_executors(None, FileSnapshotStore(folder), None, 3) == [os.uname().nodename]
+    monkeypatch.setattr(preflight, "brokers_answer", lambda kafka: True)
+    assert check_executors(None, FileSnapshotStore(folder), nobody, 3) == [os.uname().nodename]
 
 
 @pytest.mark.product(seconds=40)

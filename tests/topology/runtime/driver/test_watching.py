@@ -16,8 +16,7 @@ from dskype.topology.nimbus.observing import BROKERS_SILENT_AFTER_S, GONE, Conta
 from dskype.topology.runtime.driver import watch as watch_module
 from dskype.topology.runtime.driver.reports import DriverReports
 from dskype.topology.runtime.driver.restarts import Restarts
-from dskype.topology.runtime.driver.stalls import StallWatch
-from dskype.topology.runtime.driver.watch import Watch
+from dskype.topology.runtime.driver.watch import StallWatch, Watch
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.nimbus.liveness import DEAD_AFTER_S, SILENT_AFTER_S, HeartbeatWatch, alive_on_this_machine, describe_driver
 
@@ -51,27 +50,41 @@ def test_components_count_for_themselves():
 
 
 def test_a_task_without_input_or_with_progress_does_not_stall():
-    watch, tasks = StallWatch(after_s=10), {1: "a", 2: "b", 3: "c"}
-    watch.find(tasks, {1: 5, 2: 5}, {2: 3, 3: 1}, 0)
-    found = watch.find(tasks, {1: 5, 2: 6}, {2: 3, 3: 1}, 11)
+    watch, tasks = StallWatch(after_s=10, gap_s=60), {1: "a", 2: "b", 3: "c"}
+    watch.find(tasks, {1: 5, 2: 5}, {2: 3, 3: 1}, 0, tasks)
+    found = watch.find(tasks, {1: 5, 2: 6}, {2: 3, 3: 1}, 11, tasks)
     assert [(s.component, s.task) for s in found] == [("c", 3)]  # it has never reported, but tuples wait for it
     assert "'c'" in found[0].as_text() and "11 s" in found[0].as_text()
 
 
 def test_a_driver_that_stood_still_takes_no_task_for_stalled():
     watch, tasks, now_s = StallWatch(after_s=30, gap_s=5), {1: "a"}, 100.0
-    watch.find(tasks, {1: 5}, {1: 3}, now_s)
+    watch.find(tasks, {1: 5}, {1: 3}, now_s, tasks)
     now_s += 160  # the driver stands still, and with it all that it knows of the task
-    assert watch.find(tasks, {1: 5}, {1: 3}, now_s) == []
+    assert watch.find(tasks, {1: 5}, {1: 3}, now_s, tasks) == []
     for step in range(1, 51):
-        found = watch.find(tasks, {1: 5}, {1: 3}, now_s + step / 2)
+        found = watch.find(tasks, {1: 5}, {1: 3}, now_s + step / 2, tasks)
     assert [stall.seconds for stall in found] == [30]  # it really does nothing
 
 
 def test_a_task_that_has_not_run_its_first_batch_starts_and_is_not_stalled_for_ten_minutes():
-    watch, tasks = StallWatch(after_s=10), {1: "a", 2: "b"}
+    watch, tasks = StallWatch(after_s=10, gap_s=600), {1: "a", 2: "b"}
     found = [watch.find(tasks, {2: 5}, {1: 3, 2: 3}, now_s, begun={2}) for now_s in (0, 11, 599, 601)]
     assert [[s.task for s in stalls] for stalls in found] == [[], [2], [2], [1, 2]]
+
+
+def watch_of(reports: DriverReports, stats, waiting: dict[int, int]) -> tuple[Watch, SimpleNamespace]:
+    """Return the watch over a topology with the task 1, whose queries run, and what it knows of its driver."""
+    state = SimpleNamespace(
+        brokers_away=False,
+        versions=lambda: {1: 5},
+        reports=reports,
+        plan=SimpleNamespace(task_component={1: "a"}, conf={Config.TOPOLOGY_EMULATOR_STALL_SECS: 30}),
+        stats=stats,
+        tenure=SimpleNamespace(term=1),
+        kafka=KafkaSettings("127.0.0.1:1"),
+    )
+    return Watch(state, SimpleNamespace(obstacles=dict, failing=dict), lambda: waiting), state
 
 
 def test_no_task_is_stalled_because_the_brokers_were_away(monkeypatch):
@@ -79,16 +92,7 @@ def test_no_task_is_stalled_because_the_brokers_were_away(monkeypatch):
     monkeypatch.setattr(watch_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
     reports = DriverReports("t-1-0", TopologyStats(), lambda: 0, lambda text: None)
     monkeypatch.setattr(reports, "set_health", lambda state, why: told.append(state))
-    state = SimpleNamespace(
-        brokers_away=False,
-        versions=lambda: {1: 5},
-        reports=reports,
-        plan=SimpleNamespace(task_component={1: "a"}, conf={Config.TOPOLOGY_EMULATOR_STALL_SECS: 30}),
-        stats=SimpleNamespace(reported=lambda term: {1}, compiling={}),
-        tenure=SimpleNamespace(term=1),
-        kafka=KafkaSettings("127.0.0.1:1"),
-    )
-    watch = Watch(state, SimpleNamespace(obstacles=dict, failing=dict), lambda: {1: 3})
+    watch, state = watch_of(reports, SimpleNamespace(reported=lambda term: {1}, compiling={}), {1: 3})
 
     def look(seconds: float) -> None:
         for _ in range(round(2 * seconds)):
@@ -274,9 +278,11 @@ def test_reports_are_written_again_until_they_are():
 def test_what_an_executor_compiles_is_shown_until_its_next_report():
     told, stats = [], TopologyStats()
     reports = DriverReports("t-1-1", stats, lambda: 5, told.append)
+    watch, _ = watch_of(reports, stats, {})
 
     def judge(begun):
-        reports.judge_health(None, {}, {}, [], begun=begun, compiling={c: kernel for (c, _), (kernel, _) in stats.compiling.items()})
+        stats.tasks.update({1: {"term": 1}} if begun else {})
+        watch.report_health()
         return reports.summary()["state"], reports.summary()["why"]
 
     assert judge(begun=False) == ("starting", []) and not told

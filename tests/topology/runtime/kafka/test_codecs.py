@@ -14,6 +14,7 @@ from dskype.deploy.client.pubsub import PubSub
 from dskype.deploy.machine.broker import EmbeddedBroker
 from dskype.spouts.topics import Topics
 from dskype.topology import Fields, KafkaBolt, KafkaSpout, TopologyBuilder, TopologyError
+from dskype.topology.nimbus.manager import TopologyManager
 from dskype.topology.planning.plan import TopologyPlan, chunks_topic, inbox_topic, metrics_topic, state_topic
 from dskype.topology.runtime.driver.driver import TopologyDriver
 from dskype.topology.runtime.driver.topics import TopologyTopics
@@ -66,7 +67,7 @@ def test_topics_of_the_emulator_are_not_packed_and_what_it_keeps_is_read(packing
     TopologyTopics(plan, packing).create(False, store)
     store.save(1, 10, b"x" * 100_000)
     assert KafkaSnapshotStore(packing, name, 2).versions(1) == [10]
-    NimbusService(packing, threading.RLock()).close()
+    NimbusService(packing, TopologyManager(TopologyDriver, time.time), threading.RLock()).close()
     assert load_states(packing) == {}
     own = {inbox_topic(name, "in"), inbox_topic(name, "out"), metrics_topic(name), state_topic(name), chunks_topic(name), NIMBUS_TOPIC}
     with TopicAdmin(packing) as admin:

@@ -16,7 +16,7 @@ from dskype.topology.runtime.driver.topics import TopologyTopics
 from dskype.topology.runtime.kafka import clients as kafka_clients
 from dskype.topology.runtime.kafka import connections, record_producer
 from dskype.topology.runtime.kafka.clients import KafkaSettings
-from dskype.topology.runtime.kafka.librdkafka import connection_settings
+from dskype.topology.runtime.kafka.connections import connection_settings
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 from dskype.topology.runtime.stores.kafka_store import KafkaSnapshotStore
 

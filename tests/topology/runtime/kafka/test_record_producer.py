@@ -20,7 +20,7 @@ from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.driver import janitor as janitor_module
 from dskype.topology.runtime.driver.driver import TopologyDriver
 from dskype.topology.runtime.driver.janitor import Janitor
-from dskype.topology.runtime.kafka import librdkafka, librdkafka_producer, record_producer, write_watch
+from dskype.topology.runtime.kafka import connections, record_producer, write_watch
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.write_watch import WriteWatch
 
@@ -58,7 +58,7 @@ class Client:
 
 @pytest.fixture
 def clients(monkeypatch):
-    monkeypatch.setattr(librdkafka_producer.confluent_kafka, "Producer", Client)
+    monkeypatch.setattr(record_producer.confluent_kafka, "Producer", Client)
     monkeypatch.setattr(Client, "made", [])
     return Client.made
 
@@ -138,8 +138,7 @@ def test_a_client_that_has_ended_by_a_fatal_error_is_replaced(clients):
 
 def test_a_client_that_stores_nothing_for_long_is_replaced(clients, monkeypatch):
     now_s = [0.0]
-    for module in (record_producer, librdkafka_producer):
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now_s[0], sleep=lambda seconds: None))
+    monkeypatch.setattr(record_producer, "time", SimpleNamespace(monotonic=lambda: now_s[0], sleep=lambda seconds: None))
     with KafkaSettings("127.0.0.1:1").producer(delivery_timeout_s=10) as producer:
         producer.send("t", b"x")
         now_s[0] = 20.0
@@ -170,12 +169,12 @@ def test_clients_of_closed_and_of_forgotten_producers_end_without_the_garbage_co
 
 def test_what_a_client_repeats_is_logged_seldom(caplog, monkeypatch):
     now_s = [100.0]
-    monkeypatch.setattr(librdkafka.time, "monotonic", lambda: now_s[0])
-    with caplog.at_level(logging.WARNING, librdkafka.log.name):
+    monkeypatch.setattr(connections.time, "monotonic", lambda: now_s[0])
+    with caplog.at_level(logging.WARNING, connections._client_log.name):
         for second in range(15):
             now_s[0] += 1
-            librdkafka.log.warning("broker %d is down for %d ms", 1, second)
-            librdkafka.log.warning("other text")
+            connections._client_log.warning("broker %d is down for %d ms", 1, second)
+            connections._client_log.warning("other text")
     assert [record.getMessage() for record in caplog.records] == ["broker 1 is down for 0 ms", "other text", "broker 1 is down for 10 ms", "other text"]
 
 

@@ -193,9 +193,8 @@ def test_a_command_counts_what_is_stored_says_that_nothing_is_and_fails_if_a_lin
 def test_heartbeats_and_commands_go_on(still, kafka, name, monkeypatch):
     make = KafkaSettings.producer
     monkeypatch.setattr(KafkaSettings, "producer", lambda self, delivery_timeout_s=1, **more: make(self, delivery_timeout_s=min(1, delivery_timeout_s), **more))
-    service = NimbusService(kafka, threading.RLock())
-    manager = TopologyManager(Backend, lambda: time.time_ns() // 1_000_000, on_change=service.publish)
-    service.start(manager)
+    manager = TopologyManager(Backend, lambda: time.time_ns() // 1_000_000, on_change=lambda *what, **how: service.publish(*what, **how))
+    service = NimbusService(kafka, manager, threading.RLock())
     try:
         manager.submit(name, {}, word_topology())
         client = ClusterClient(kafka)

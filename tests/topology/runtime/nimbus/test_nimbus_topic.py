@@ -63,10 +63,8 @@ class Backend:
 @contextlib.contextmanager
 def driver(kafka: KafkaSettings, name: str) -> Iterator[Backend]:
     """Yield the backend of a topology that this process runs."""
-    lock = threading.RLock()
-    service = NimbusService(kafka, lock)
-    manager = TopologyManager(Backend, lambda: time.time_ns() // 1_000_000, on_change=service.publish)
-    service.start(manager)
+    manager = TopologyManager(Backend, lambda: time.time_ns() // 1_000_000, on_change=lambda *what, **how: service.publish(*what, **how))
+    service = NimbusService(kafka, manager, threading.RLock())
     try:
         yield manager.submit(name, {"topology.message.timeout.secs": 1}, word_topology()).backend
     finally:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dskype.topology.background import BackgroundError
+from dskype.topology.errors import FatalError
 from dskype.topology.runtime.processes.background import ForkedWork
 
 LARGE = 3_000_000
@@ -44,6 +45,25 @@ def test_a_failure_says_why(end):
 
     with pytest.raises(BackgroundError, match={"raises": "ValueError: no plan", "killed": "status 9", "exits": "SystemExit: enough"}[end]):
         result(ForkedWork(work, lambda: None))
+
+
+def test_an_error_that_no_retry_can_mend_stays_one():
+    def work():
+        raise FatalError("another driver has taken over")
+
+    forked = ForkedWork(work, lambda: None)
+    with pytest.raises(FatalError, match="another driver has taken over"):
+        result(forked)
+
+
+def test_what_it_has_cost_is_known_when_it_has_ended():
+    def work():
+        while time.process_time() < 0.2:  # a fork begins to count anew
+            pass
+        return b"done"
+
+    forked = ForkedWork(work, lambda: None)
+    assert forked.cpu_ms == 0 and result(forked) == b"done" and forked.cpu_ms >= 150
 
 
 def test_it_ends_with_its_parent():

@@ -142,7 +142,7 @@ def test_the_reason_of_a_snapshot_that_failed_reaches_the_executor(resident):
 
     [(which, reason)] = wait_for(next_batch, 20, "the failure")
     assert which == [(3, 7)] and reason.startswith("WriteError: 3/snapshot-7 cannot be written: No space left") and "/some/where" in reason
-    os.waitpid(resident._snapshot_pid, 0)
+    assert wait_for(lambda: resident._saving() is not None, 20, "the end of the fork that has room")
 
 
 def test_what_an_executor_compiles_is_told_to_all_who_read_the_metrics_topic(resident, bootstrap_servers, name):

@@ -11,12 +11,11 @@ from dskype.topology import TopologyBuilder
 from dskype.topology.config import Config
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.driver.driver import TopologyDriver
-from dskype.topology.runtime.driver.query_keeper import QueryKeeper
 from dskype.topology.runtime.driver.watch import Watch
 from dskype.topology.runtime.kafka.clients import KafkaSettings
-from dskype.topology.runtime.kafka.librdkafka import UnsupportedOptionError, connection_settings
+from dskype.topology.runtime.kafka.connections import UnsupportedOptionError, connection_settings
 from dskype.topology.runtime.spark import transports as transports_module
-from dskype.topology.runtime.spark.transports import TaskSlots, TooFewSlotsError, Transports
+from dskype.topology.runtime.spark.transports import KEPT_SLOTS, TooFewSlotsError, Transports
 from dskype.topology.testing import TestWordCounter, TestWordSpout
 
 
@@ -27,13 +26,13 @@ class FakeSpark:
         self.sparkContext = SimpleNamespace(master=master, defaultParallelism=slots)
 
 
-def plan_of(conf=None, count_conf=None, tasks=3):
+def plan_of(conf=None, count_conf=None, tasks=3, topology_id="t-1-0"):
     builder = TopologyBuilder()
     builder.set_spout("words", TestWordSpout(), 2)
     declarer = builder.set_bolt("count", TestWordCounter(), tasks).shuffle_grouping("words")
     for key, value in (count_conf or {}).items():
         declarer.add_configuration(key, value)
-    return TopologyPlan.build("t", "t-1-0", {"topology.acker.executors": 0, **(conf or {})}, builder.create_topology())
+    return TopologyPlan.build("t", topology_id, {"topology.acker.executors": 0, **(conf or {})}, builder.create_topology())
 
 
 REAL_TIME = {Config.TOPOLOGY_EMULATOR_TRANSPORT: "real-time"}
@@ -77,7 +76,7 @@ def test_where_real_time_queries_cannot_run_micro_batches_do_and_the_reason_is_s
 
 def test_each_partition_occupies_a_slot_external_ones_too():
     plan = plan_of()
-    slots = 5 + 4 + TaskSlots.KEPT
+    slots = 5 + 4 + KEPT_SLOTS
     enough, few = Transports(), Transports()
     assert choose(enough, plan, FakeSpark(slots=slots), external=4) == [] and enough.real_time
     enough.release()
@@ -93,7 +92,7 @@ def test_partitions_that_are_added_need_slots_too(monkeypatch):
 
     monkeypatch.setattr(transports_module, "ComponentQuery", query)
     transports, plan = Transports(), plan_of()
-    assert choose(transports, plan, FakeSpark(slots=5 + 1 + TaskSlots.KEPT), external=1) == []
+    assert choose(transports, plan, FakeSpark(slots=5 + 1 + KEPT_SLOTS), external=1) == []
     positions = {("in", p): 0 for p in range(4)}
     with pytest.raises(TooFewSlotsError, match="7 slots needed, 1 slots too few") as refused:
         transports.start_query(None, "words", positions)
@@ -105,13 +104,19 @@ def test_partitions_that_are_added_need_slots_too(monkeypatch):
 
 
 def test_topologies_share_the_slots_of_spark():
-    slots = TaskSlots()
-    assert slots.take("a", 10, 30) == 0
-    assert slots.take("b", 13, 30) == 1  # eight stay free
-    assert slots.take("b", 12, 30) == 0
-    assert slots.take("b", 11, 30) == 0  # in place of the twelve
-    slots.release("a")
-    assert slots.take("c", 11, 30) == 0
+    def take(topology, n):
+        """Let a topology take slots; return what is said if there are too few."""
+        return choose(topologies[topology], plan_of(tasks=n - 2, topology_id=topology), FakeSpark(slots=30))
+
+    topologies = {"a": Transports(), "b": Transports(), "c": Transports()}
+    assert take("a", 10) == []
+    assert "13 slots needed, 1 slots too few" in take("b", 13)[0]  # eight stay free
+    assert take("b", 12) == []
+    assert take("b", 11) == []  # in place of the twelve
+    topologies["a"].release()
+    assert take("c", 11) == []
+    for transports in topologies.values():
+        transports.release()
 
 
 def test_a_query_waits_for_slots_however_long_and_the_health_says_why(tmp_path):
@@ -125,7 +130,7 @@ def test_a_query_waits_for_slots_however_long_and_the_health_says_why(tmp_path):
 
 def test_a_rebalance_counts_the_slots_anew(tmp_path, monkeypatch):
     monkeypatch.setattr(TopologyDriver, "_drain", lambda self: None)
-    monkeypatch.setattr(QueryKeeper, "start", lambda self: None)
+    monkeypatch.setattr(Transports, "start_query", lambda *_: SimpleNamespace(stop=lambda: None))
     plan, spark = plan_of(), FakeSpark("local[13]", 13)
     driver = TopologyDriver(plan, spark, KAFKA, tmp_path)
     driver._opened = True

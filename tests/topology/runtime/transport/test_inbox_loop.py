@@ -72,20 +72,15 @@ class Writer:
     killed = False
 
     def __init__(self, log):
-        self.log, self.written = log, []
+        self.log = log
 
     def write(self, records):
-        self.written = list(expand_records(records))
-
-    def wait(self, seconds):
-        self.flush()
+        for record in () if Writer.killed else expand_records(records):
+            self.log.write(record)
 
     def flush(self):
         if Writer.killed:
             raise KeyboardInterrupt
-        for record in self.written:
-            self.log.write(record)
-        self.written = []
 
 
 class Home:

@@ -16,20 +16,18 @@ from dskype.topology.runtime.transport.spark_input import HELLO, SparkInput
 from dskype.topology.runtime.transport.wire import receive
 from dskype.topology.tuples import InRecord
 
-END = struct.pack("<i", 0)
+END = b"\xc0"
 
 
 def framed(record: InRecord) -> bytes:
     """Return a record as the sink writes it (ExecutorWriter.java)."""
 
-    def n(data):
-        return -1 if data is None else len(data)
+    def value(kind, data):
+        return b"\xc0" if data is None else struct.pack(">BI", kind, len(data)) + data
 
-    body = struct.pack("<qqiii", record.offset, record.timestamp_ms, n(record.key), n(record.value), n(record.headers))
-    body += (record.key or b"") + (record.value or b"")
-    for name, text in record.headers or ():
-        body += struct.pack("<ii", len(name.encode()), n(text)) + name.encode() + (text or b"")
-    return struct.pack("<i", len(body)) + body
+    headers = record.headers and [part for name, text in record.headers for part in (value(0xDB, name.encode()), value(0xC6, text))]
+    begin = struct.pack(">BBqBq", 0x95, 0xD3, record.offset, 0xD3, record.timestamp_ms) + value(0xC6, record.key) + value(0xC6, record.value)
+    return begin + (b"\xc0" if headers is None else struct.pack(">BI", 0xDF, len(headers) // 2) + b"".join(headers))
 
 
 def record(offset: int, value: bytes | None = b"v", partition: int = 0, key: bytes | None = None, headers=None) -> InRecord:
@@ -236,7 +234,7 @@ def test_a_batch_grows_while_spark_has_much_more_up_to_its_limits(monkeypatch, f
         nonlocal sent
         if coming:
             n = coming.pop(0)
-            spark.send(*(record(i, b"x" * 972) for i in range(sent, sent + n)))  # 1,004 bytes each
+            spark.send(*(record(i, b"x" * 978) for i in range(sent, sent + n)))  # 1,004 bytes each
             sent += n
 
     monkeypatch.setattr(spark_input, "time", SimpleNamespace(monotonic=time.monotonic, sleep=arrive))
