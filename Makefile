@@ -79,7 +79,7 @@ prepared: $(INSTALLED)
 	@$(MAKE) --no-print-directory -j 2 setup lint types
 
 check: prepared ## Run lint, types and the fast tests: no Spark, no Kafka, no long schedules, no laboratory
-	@$(HUGE_PAGES) $(BIN)/python -m pytest -q $(subst -n 4,-n 2,$(PYTEST_FLAGS)) -m fast $(PYTEST_ARGS)
+	@$(HUGE_PAGES) $(BIN)/python -m pytest -q $(PYTEST_FLAGS) -m fast $(PYTEST_ARGS)
 
 test: prepared ## Run all tests, after lint and types; at the end stand the slowest tests and files, and what each tier took
 	@$(HUGE_PAGES) $(BIN)/python -m pytest $(PYTEST_FLAGS) --times $(PYTEST_ARGS) || { code=$$?; \
