@@ -67,20 +67,26 @@ class Reader:
 
 
 class Writer:
-    """Writes to the log, unless its process has been killed."""
+    """Writes to the log when it is flushed, unless its process has been killed; reports at once, because a client sends by itself and nobody waits for them."""
 
     killed = False
 
     def __init__(self, log):
-        self.log = log
+        self.log, self.waiting = log, []
 
     def write(self, records):
-        for record in () if Writer.killed else expand_records(records):
-            self.log.write(record)
+        for record in expand_records(records):
+            if record.topic != "t.metrics":
+                self.waiting.append(record)
+            elif not Writer.killed:
+                self.log.write(record)
 
     def flush(self):
         if Writer.killed:
             raise KeyboardInterrupt
+        for record in self.waiting:
+            self.log.write(record)
+        self.waiting.clear()
 
 
 class Home:
