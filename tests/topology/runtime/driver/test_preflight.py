@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from dskype.topology.runtime.driver.reports import cause_of
 from dskype.topology.runtime.driver.resume import installed_version
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.spark import spark_executors
+from dskype.topology.runtime.spark.spark_executors import SparkExecutor
 from dskype.topology.runtime.transport.wire import SUPERVISOR_VARIABLE
 
 from ..standalone import hiding, standalone
@@ -96,11 +98,15 @@ class Session:
         self.ran.append("collected")
 
 
+def came(n, seconds_ago=0.0):
+    """Return n executors, the newest of which came so many seconds ago."""
+    return [SparkExecutor(str(i), "host", int((time.time() - seconds_ago - i) * 1000)) for i in range(n)]
+
+
 def test_a_standby_starts_python_when_all_of_its_executors_have_come(monkeypatch):
     session = Session([0, 0, 1, 2])
-    monkeypatch.setattr(preflight, "count_executors", lambda context: context.executors.pop(0) if len(context.executors) > 1 else context.executors[0])
-    monkeypatch.setattr(spark_executors, "count_executors", preflight.count_executors)
-    monkeypatch.setattr(preflight, "newest_executor_age_s", lambda context: 0.0)
+    for module in (preflight, spark_executors):
+        monkeypatch.setattr(module, "present_executors", lambda context: came(context.executors.pop(0) if len(context.executors) > 1 else context.executors[0]))
     for name, seconds in (("_SETTLE_S", 0.3), ("_LOOK_S", 0.01), ("_RARELY_S", 0.01)):
         monkeypatch.setattr(preflight, name, seconds)
     preflight.start_python_early(session).join(10)
@@ -108,8 +114,7 @@ def test_a_standby_starts_python_when_all_of_its_executors_have_come(monkeypatch
 
 
 def test_executors_that_have_been_there_for_a_while_are_not_waited_for(monkeypatch):
-    monkeypatch.setattr(preflight, "count_executors", lambda context: 2)
-    monkeypatch.setattr(preflight, "newest_executor_age_s", lambda context: preflight._SETTLE_S)
+    monkeypatch.setattr(preflight, "present_executors", lambda context: came(2, preflight._SETTLE_S))
     monkeypatch.setattr(preflight.time, "sleep", lambda seconds: pytest.fail("nobody is waited for"))
     preflight._Arrivals(None).settle()
 
@@ -118,7 +123,7 @@ def test_a_standby_whose_session_ends_starts_no_python(monkeypatch):
     def ended(context):
         raise RuntimeError("the session has ended")
 
-    monkeypatch.setattr(preflight, "count_executors", ended)
+    monkeypatch.setattr(preflight, "present_executors", ended)
     session = Session([])
     preflight.start_python_early(session).join(10)
     assert session.ran == []
