@@ -17,7 +17,7 @@ from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.local import LocalCluster
 from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime.driver.driver import TopologyDriver
-from dskype.topology.runtime.driver.janitor import Janitor
+from dskype.topology.runtime.driver.watch import Janitor
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 
 from .components import sum_chain, sums_expected

@@ -168,17 +168,11 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
 
     private void put(SocketChannel to, byte type, byte[] bytes) throws IOException {
         this.putHead(to, type, bytes == null ? -1 : bytes.length);
-        if (bytes == null) return;
-        if (bytes.length <= this.buffer.remaining()) {
-            this.buffer.put(bytes);
-            return;
-        }
-        send(to, this.buffer);
-        ByteBuffer large = ByteBuffer.wrap(bytes);
-        while (large.hasRemaining()) {
-            large.limit(Math.min(bytes.length, large.position() + BUFFER_BYTES));  // Java copies what is written at once
-            to.write(large);
-            large.limit(bytes.length);
+        int length;
+        for (int at = 0; bytes != null && at < bytes.length; at += length) {
+            if (!this.buffer.hasRemaining()) send(to, this.buffer);
+            length = Math.min(bytes.length - at, this.buffer.remaining());
+            this.buffer.put(bytes, at, length);
         }
     }
 

@@ -56,7 +56,7 @@ _METADATA_MS = 3000
 _TRIM_SNAPSHOTS = 8
 """One of this many small snapshots reads the partition, and lets Kafka drop what is not needed."""
 _TRIM_EVERY = 64
-"""Journal entries after which Kafka may drop those that are no longer needed."""
+"""One of this many journal entries lets Kafka drop those that are no longer needed."""
 _TOPIC = {
     **OWN_TOPIC,
     "cleanup.policy": "delete",
@@ -86,7 +86,6 @@ class KafkaSnapshotStore(SnapshotStore):
         self._logs = {partition: PartitionLog(kept) for partition in range(self._tasks + 1)}
         self._missing = True  # whether the topics must be looked for before the next write
         self._ahead: dict[int, int] = {}  # partition -> offset behind the last snapshot, if all records before it are known to be in order
-        self._unpruned: dict[int, int] = {}  # partition -> journal entries since its old records were dropped
         self._forget_connections()
 
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
@@ -347,9 +346,7 @@ class KafkaSnapshotStore(SnapshotStore):
             if not self._put(partition, Commit(JOURNAL, task, number, uuid.uuid4().hex, term), data):
                 self.check_term(term)
                 raise taken(task, number, self.newest_journal(task))
-            self._unpruned[partition] = self._unpruned.get(partition, 0) + 1
-            if self._unpruned[partition] >= _TRIM_EVERY:
-                self._unpruned[partition] = 0
+            if number % _TRIM_EVERY == 0:
                 self._trim([partition])
 
     def _trim(self, partitions: Iterable[int]) -> None:

@@ -19,7 +19,7 @@ from dskype.topology import Fields, KafkaSpout, TopologyBuilder
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.driver import janitor as janitor_module
 from dskype.topology.runtime.driver.driver import TopologyDriver
-from dskype.topology.runtime.driver.janitor import Janitor
+from dskype.topology.runtime.driver.watch import Janitor
 from dskype.topology.runtime.kafka import connections, record_producer, write_watch
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.write_watch import WriteWatch
