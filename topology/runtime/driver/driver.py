@@ -7,7 +7,6 @@ import logging
 import shutil
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -143,11 +142,6 @@ class TopologyDriver:
         """Why the topology has failed."""
         return self.state.failure
 
-    @property
-    def restarts(self) -> Counter[str]:
-        """Component -> how often its query was restarted after a failure."""
-        return self.state.reports.restarts
-
     # -- lifecycle --------------------------------------------------------------------------------
 
     def open(self) -> None:
@@ -239,23 +233,19 @@ class TopologyDriver:
         """Wait until all tuples are delivered and every bolt task has a snapshot of that state."""
         try:
             self.wait_until(lambda stats: stats.undelivered_tuples() == 0, _REST_S, "an end of all deliveries")
-            ends, asked = self.request_snapshots(), time.monotonic()
+            ends, asked = self._clock.request_snapshots(), time.monotonic()
 
             def saved(_: TopologyStats) -> bool:
                 nonlocal asked
                 # A snapshot is taken only when a further batch begins and none is being written, so ask repeatedly.
                 if time.monotonic() - asked > _ASK_AGAIN_S:
-                    self.request_snapshots()
+                    self._clock.request_snapshots()
                     asked = time.monotonic()
                 return all((self.store.versions(task) or [0])[-1] >= end for task, end in ends.items())
 
             self.wait_until(saved, _REST_S, "a snapshot of every bolt task")
         except (TimeoutError, KafkaError) as error:
             log.warning("topology %s is rebalanced before it is idle: %s", self.plan.name, error)
-
-    def request_snapshots(self) -> dict[int, int]:
-        """Ask every bolt task for a snapshot; return task -> version behind the request."""
-        return self._clock.request_snapshots()
 
     def close(self, *, remove: bool) -> None:
         """Stop everything; with ``remove`` also delete topics and snapshots, otherwise keep them for a resume.
@@ -345,7 +335,7 @@ class TopologyDriver:
 
         while wanted() and (silent := missing(self.stats)):
             with contextlib.suppress(KafkaError):
-                self.request_snapshots()  # bolts without input have a batch, too
+                self._clock.request_snapshots()  # bolts without input have a batch, too
             with contextlib.suppress(TimeoutError):
                 self.wait_until(lambda stats: not wanted() or not missing(stats), _NOTICE_S, "a first batch")
                 return
