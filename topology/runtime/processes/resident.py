@@ -122,7 +122,7 @@ def _sync_journals(store: SnapshotStore, tasks: Sequence[int]) -> None:
                 log.exception("the journal of task %s could not be synced", task)
 
 
-class HostLoad:
+class _HostLoad:
     """What the reports of an executor say of its host: who reads them need not be on that host."""
 
     def __init__(self) -> None:
@@ -177,7 +177,7 @@ class _Resident:
         # What a Kafka spout has to read again, it reads as its query does.
         reader = KafkaInboxReader(self._payload.kafka, self._isolation, keep=self._is_kafka_spout, starts=self._starts)
         executor = Executor(plan, self._component, self._index, store, reader, now_ms, owner=Owner(self._owner, self._payload.term, self._payload.epoch))
-        executor.about_host = HostLoad().report
+        executor.about_host = _HostLoad().report
         executor.run_in_background = lambda work: ForkedWork(work, self._become_fork)
         return executor
 

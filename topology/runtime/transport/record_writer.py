@@ -15,7 +15,7 @@ from dskype.topology.core.frames import OutRecord, OutRecords, expand_records
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.connections import UnsupportedOptionError, connection_settings
-from dskype.topology.runtime.kafka.record_producer import IN_ORDER, Delivery, KafkaPythonProducer
+from dskype.topology.runtime.kafka.record_producer import PRODUCER_SETTINGS, Delivery, KafkaPythonProducer
 
 __all__ = ["DeliveryError", "PlainRecordWriter", "RecordWriter", "StalledWriterError", "make_writer"]
 
@@ -31,7 +31,7 @@ _PLAIN_LIMIT_S = 60.0
 """A client of kafka-python gives a record up after so long; its executor ends then, and the next one writes it again."""
 
 _SETTINGS = {
-    **IN_ORDER,
+    **PRODUCER_SETTINGS,
     # Whoever writes waits for it at once, which ends this time: the records of one batch go out in large requests, and alone they are not late.
     "linger.ms": 5,
     "delivery.report.only.error": True,  # a call into Python for each record would cost half as much as writing it

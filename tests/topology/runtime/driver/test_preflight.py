@@ -99,8 +99,8 @@ class Session:
 
 
 def came(n, seconds_ago=0.0):
-    """Return n executors, the newest of which came so many seconds ago."""
-    return [SparkExecutor(str(i), "host", int((time.time() - seconds_ago - i) * 1000)) for i in range(n)]
+    """Return n executors, the newest of which came so many seconds ago, and the others long before."""
+    return [SparkExecutor(str(i), "host", int((time.time() - seconds_ago - 100 * i) * 1000)) for i in range(n)]
 
 
 def test_a_standby_starts_python_when_all_of_its_executors_have_come(monkeypatch):
@@ -114,9 +114,13 @@ def test_a_standby_starts_python_when_all_of_its_executors_have_come(monkeypatch
 
 
 def test_executors_that_have_been_there_for_a_while_are_not_waited_for(monkeypatch):
-    monkeypatch.setattr(preflight, "present_executors", lambda context: came(2, preflight._SETTLE_S))
-    monkeypatch.setattr(preflight.time, "sleep", lambda seconds: pytest.fail("nobody is waited for"))
+    seconds_ago = preflight._SETTLE_S
+    monkeypatch.setattr(preflight, "present_executors", lambda context: came(2, seconds_ago))
+    monkeypatch.setattr(preflight.time, "sleep", lambda seconds: pytest.fail("others are waited for"))
     preflight._Arrivals(None).settle()
+    seconds_ago = 0.0
+    with pytest.raises(pytest.fail.Exception, match="others are waited for"):
+        preflight._Arrivals(None).settle()
 
 
 def test_a_standby_whose_session_ends_starts_no_python(monkeypatch):
