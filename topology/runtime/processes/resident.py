@@ -157,7 +157,6 @@ class _Resident:
         self._loop: InboxLoop | None = None
         self._leases: Leases | None = None
         self._called_s = time.monotonic()  # when Spark had a connection to this process last
-        self._starts = {(topic, partition): offset for topic, partition, offset in payload.starts}
         spout = payload.plan.spec(component).obj
         self._is_kafka_spout = isinstance(spout, KafkaSpout)
         self._isolation = spout.isolation_level if isinstance(spout, KafkaSpout) else "read_uncommitted"
@@ -175,7 +174,7 @@ class _Resident:
         for task in tasks:
             store.sweep(task)
         # What a Kafka spout has to read again, it reads as its query does.
-        reader = KafkaInboxReader(self._payload.kafka, self._isolation, keep=self._is_kafka_spout, starts=self._starts)
+        reader = KafkaInboxReader(self._payload.kafka, self._isolation, keep=self._is_kafka_spout, starts=self._payload.starts)
         executor = Executor(plan, self._component, self._index, store, reader, now_ms, owner=Owner(self._owner, self._payload.term, self._payload.epoch))
         executor.about_host = _HostLoad().report
         executor.run_in_background = lambda work: ForkedWork(work, self._become_fork)
@@ -245,7 +244,8 @@ class _Resident:
         # Only an earlier executor of the same query can have kept positions.
         name = f"positions-{self._payload.plan.topology_id}-{inbox_topic('x', self._component)[2:]}-{self._index}-{self._payload.epoch}"
         path = Path(os.environ[SUPERVISOR_VARIABLE]).parent / name  # this folder goes with the supervisor
-        positions = self._starts | {where: offset for where, offset in executor.positions_since_start().items() if where in self._starts}
+        starts = self._payload.starts
+        positions = starts | {where: offset for where, offset in executor.positions_since_start().items() if where in starts}
         return InboxLoop(
             executor,
             make_writer(self._payload.kafka, self._payload.given_up_s),

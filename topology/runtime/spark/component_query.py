@@ -147,7 +147,7 @@ class ComponentQuery:
         plan, context = self._context.common.plan, self._context.spark.sparkContext
         ids = [place_of_executor.id for place_of_executor in places] or None
         request = {"op": "executor", "topology": plan.topology_id, "component": self.component, "epoch": self._context.common.epoch}
-        starts = tuple((topic, partition, offset) for (topic, partition), offset in sorted(self._positions.items()) if topic != inbox)
+        starts = {where: offset for where, offset in self._positions.items() if where[0] != inbox}
         interval_ms: int = 0 if self._real_time else plan.component_conf(self.component)[Config.TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS]
         payload = replace(self._context.common, starts=starts, interval_s=interval_ms / 1000).dumps()
         heads = [msgpack.packb(asked | {"index": 0})[:-1] for asked in (request, request | {"payload": payload})]  # the sink appends the executor's number
