@@ -213,19 +213,18 @@ class SimulatedTopology:
     def run(self, max_batches: int) -> int:
         """Run up to ``max_batches`` batches, while any query has something to read; return how many were run."""
         count = 0
-        while count < max_batches and (busy := list(filter(self._is_busy, self._queries.values()))):
-            count += 1
-            self._run_one(busy)
-        self._report()
-        self._read_metrics()
+        try:
+            while count < max_batches and (busy := list(filter(self._is_busy, self._queries.values()))):
+                count += 1
+                self._run_one(busy)
+        finally:
+            for query in self._queries.values():
+                self._report_of(query)
+            self._read_metrics()
         return count
 
-    def _report(self) -> None:
-        """Let executors report what they have done since they last did: as in the runtime, from time to time and not with each batch."""
-        for query in self._queries.values():
-            self._report_of(query)
-
     def _report_of(self, query: SimulatedQuery) -> None:
+        """Let executors report what they have done since they last did: as in the runtime, from time to time and not with each batch."""
         for _, executor in sorted(query.executors.items()):
             for record in executor.report():
                 self.log.write(record)

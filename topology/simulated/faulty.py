@@ -97,6 +97,12 @@ class FaultyTopology(SimulatedTopology):
             self._late += stale.unwritten
         self._stale.clear()
 
+    def run(self, max_batches: int) -> int:
+        count = super().run(max_batches)
+        self._report()
+        self._read_metrics()
+        return count
+
     def _run_one(self, busy: list[SimulatedQuery]) -> None:
         self._run_executor(self._random.choice(busy))
 
