@@ -1,127 +1,87 @@
-"""Batches of deltas, as they travel from a subscription bolt to Kafka."""
+"""Deltas on their way from a subscription bolt to Kafka: batches of the stream ``results``, column by column, whatever columns the stream has.
+
+A batch that is made has columns of one length: numpy or pyarrow arrays, or lists of plain values. It lacks (None) what its maker does not know.
+Where it arrives nothing is lacking: 0 and "" stand for that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dskype.spouts.columns import to_strings
+from dskype.spouts.columns import to_numbers, to_strings
 from dskype.spouts.streams import Results
-from dskype.topology.core.values import take_column
 from dskype.topology.errors import IllegalArgumentException
 
-__all__ = ["DeltaBatch"]
-
-_TEXTS = frozenset({"subscriptions", "registrations", "messages", "metas"})
+__all__ = ["batch_of", "concat", "encoded", "length_of", "plain", "without_blanks"]
 
 
-class DeltaBatch(NamedTuple):
-    """Deltas in the order of publication, as columns of one length: arrays (numpy, pyarrow) or lists of plain values.
+def length_of(batch: Results) -> int:
+    """Return the number of deltas.
 
-    A column that is None is absent.
-
-    :ivar subscriptions: ids.
-    :ivar registrations: ``"<partition>-<offset>"``.
-    :ivar ops: int8, ``events.ADD``, ``REMOVE``, ``SCORE`` or one of ``MATCHES``; on the stream plus ``protocol.merging.PART`` for a change of one replica's list.
-    :ivar watermarks: int64.
-    :ivar messages: ids as JSON text; of an update of an object, ``,"object":`` and the object's id follow.
-    :ivar scores: float64, read where the op is ``ADD``, ``SCORE`` or ``SCORED_MATCH``.
-    :ivar ranks: int32, 1-based, read where the op is ``ADD`` or ``SCORE``.
-    :ivar metas: JSON text of the subscriptions' ``meta``, or None; after :meth:`of` "" if a subscription has none.
-    :ivar seqs: int64, sequence numbers of the messages; for merging only.
-    :ivar positions: int64, positions of the messages; for merging only.
+    :raises IllegalArgumentException: the columns differ in length.
     """
-
-    subscriptions: Any
-    registrations: Any
-    ops: Any
-    watermarks: Any
-    messages: Any
-    scores: Any = None
-    ranks: Any = None
-    metas: Any = None
-    seqs: Any = None
-    positions: Any = None
-
-    def select(self, rows: np.ndarray) -> DeltaBatch:
-        """Return the deltas at ``rows`` (integers), in that order; absent columns stay absent."""
-        return DeltaBatch(*(None if column is None else take_column(column, rows) for column in self))
-
-    @classmethod
-    def concat(cls, batches: Sequence[DeltaBatch]) -> DeltaBatch:
-        """Return the deltas of decoded batches, one batch after another."""
-        if len(batches) == 1:
-            return batches[0]
-        return cls(
-            *(None if parts[0] is None else np.concatenate(parts) if isinstance(parts[0], np.ndarray) else pa.concat_arrays(parts) for parts in zip(*batches))
-        )
-
-    def encode(self, shared_messages: bool = False) -> Results:
-        """Return the batch as it travels, with zeros and "" for absent columns.
-
-        :param shared_messages: ids of messages are long, because fields are behind them; each travels once in a frame.
-        :raises IllegalArgumentException: the columns differ in length.
-        """
-        n = len(self.subscriptions)
-        check_lengths(self[:5])
-
-        def numbers(column: Any, name: str) -> np.ndarray:
-            dtype = Results.columns[name].dtype
-            return np.zeros(n, dtype) if column is None else np.asarray(numbers_of(column), dtype)
-
-        if self.metas is None:
-            metas = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([""]))
-        else:
-            metas = pa.array(self.metas, pa.string()).fill_null("").dictionary_encode()
-        return Results(
-            subscription=to_strings(self.subscriptions).dictionary_encode(),
-            registration=to_strings(self.registrations).dictionary_encode(),
-            kind=numbers(self.ops, "kind"),
-            watermark=numbers(self.watermarks, "watermark"),
-            message=to_strings(self.messages).dictionary_encode() if shared_messages else to_strings(self.messages),
-            score=numbers(self.scores, "score"),
-            rank=numbers(self.ranks, "rank"),
-            meta=metas,
-            seq=numbers(self.seqs, "seq"),
-            position=numbers(self.positions, "position"),
-        )
-
-    @classmethod
-    def of(cls, results: Results) -> DeltaBatch:
-        """Return the deltas in a batch of the stream."""
-        return cls(
-            subscriptions=results.subscription,
-            registrations=results.registration,
-            ops=results.kind,
-            watermarks=results.watermark,
-            messages=results.message,
-            scores=results.score,
-            ranks=results.rank,
-            metas=results.meta,
-            seqs=results.seq,
-            positions=results.position,
-        ).plain()
-
-    def plain(self) -> DeltaBatch:
-        """Return the same deltas with texts as pyarrow strings, and numbers as arrays; absent columns stay absent."""
-        return DeltaBatch(
-            *(None if column is None else to_strings(column) if name in _TEXTS else np.asarray(column) for name, column in self._asdict().items())
-        )
-
-
-def check_lengths(columns: Iterable[Any]) -> None:
-    """Refuse columns of different lengths.
-
-    :raises IllegalArgumentException: the lengths differ.
-    """
-    lengths = [len(column) for column in columns]
-    if len(set(lengths)) > 1:
+    lengths = {name: len(column) for name, column in zip(batch.columns, batch.values()) if column is not None}
+    if len(set(lengths.values())) > 1:
         raise IllegalArgumentException("The columns of deltas differ in length.", given=lengths)
+    return len(batch.kind)
 
 
-def numbers_of(column: Any) -> Any:
-    """Return a column of numbers, with 0 in place of each None in a list."""
-    return [0 if number is None else number for number in column] if isinstance(column, list) else column
+def encoded(batch: Results, shared_messages: bool = False) -> Results:
+    """Return a batch as it travels.
+
+    :param shared_messages: ids of messages are long, because fields are behind them; each travels once in a frame.
+    :raises IllegalArgumentException: the columns differ in length.
+    """
+    n, columns = length_of(batch), []
+    for (name, kind), column in zip(batch.columns.items(), batch.values()):
+        if kind.dtype is not str:
+            columns.append(np.zeros(n, kind.dtype) if column is None else to_numbers(column, kind.dtype))
+        elif column is None:
+            columns.append(pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([""])))
+        else:
+            texts = to_strings(column)
+            texts = texts.fill_null("") if name in batch.optional else texts
+            columns.append(texts if name == "message" and not shared_messages else texts.dictionary_encode())
+    return Results.make(columns)
+
+
+def plain(batch: Results) -> Results:
+    """Return the same deltas with texts as pyarrow strings, and numbers as arrays; what they lack is lacking."""
+
+    def column_of(column: Any, dtype: Any) -> Any:
+        return None if column is None else to_strings(column) if dtype is str else to_numbers(column, dtype)
+
+    return Results.make([column_of(column, kind.dtype) for kind, column in zip(batch.columns.values(), batch.values())])
+
+
+def concat(batches: Sequence[Results]) -> Results:
+    """Return plain deltas that lack the same columns, one batch after another."""
+    if len(batches) == 1:
+        return batches[0]
+    columns = zip(*(batch.values() for batch in batches))
+    return Results.make(
+        [None if parts[0] is None else np.concatenate(parts) if isinstance(parts[0], np.ndarray) else pa.concat_arrays(parts) for parts in columns]
+    )
+
+
+def batch_of(rows: Sequence[Results]) -> Results:
+    """Return single deltas as a plain batch; it lacks what all of them lack."""
+    columns = zip(*(row.values() for row in rows))
+    return plain(Results.make([None if all(value is None for value in column) else list(column) for column in columns]))
+
+
+def without_blanks(batch: Results) -> Results:
+    """Return plain deltas that have arrived with None in place of each "" that stands for nothing; a column of these is lacking."""
+
+    def column_of(name: str, column: Any) -> Any:
+        if name not in batch.optional or not isinstance(column, pa.Array):
+            return column
+        blank = pc.equal(column, "")
+        return None if pc.all(blank).as_py() else pc.if_else(blank, None, column)
+
+    return Results.make(list(map(column_of, batch.columns, batch.values())))
