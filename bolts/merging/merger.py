@@ -18,6 +18,7 @@ arrays (:class:`FastMergedLists`) until something else arrives. The fast path on
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -177,8 +178,8 @@ class Merger:
 
     def _withdraw(self, one: ReplicatedSubscription) -> None:
         watermark, (registration, meta) = max(one.end_at, one.last), one.heir_of or (one.registration, one.meta)
-        shared = {"subscription": one.name, "registration": registration, "watermark": watermark, "meta": meta}
-        self._deltas.extend(Results(**shared, kind=REMOVE, message=message, score=score) for _, _, score, message in one.published_results())
+        delta = partial(Results, subscription=one.name, registration=registration, watermark=watermark, meta=meta)
+        self._deltas.extend(delta(kind=REMOVE, message=message, score=score) for _, _, score, message in one.published_results())
         self._events.append(Event(one.name, registration, "removed", watermark))
         if not one.replaced:
             self._items.append(Removal(one.name, one.registration, watermark))
@@ -390,11 +391,11 @@ class Merger:
         if listed == had and not scores:
             return
         self._mark_dirty(one.registration)
-        shared = {"subscription": one.name, "registration": one.registration, "watermark": watermark, "meta": one.meta}
-        self._deltas.extend(Results(**shared, kind=REMOVE, message=message) for seq, _, _, message in before if seq not in listed)
+        delta = partial(Results, subscription=one.name, registration=one.registration, watermark=watermark, meta=one.meta)
+        self._deltas.extend(delta(kind=REMOVE, message=message) for seq, _, _, message in before if seq not in listed)
         for rank, (score, _, seq, message) in enumerate(best, 1):
             if seq not in had or score != scores.get(seq, score):
-                self._deltas.append(Results(**shared, kind=SCORE if seq in had else ADD, message=message, score=score, rank=rank))
+                self._deltas.append(delta(kind=SCORE if seq in had else ADD, message=message, score=score, rank=rank))
 
     def write_lists(self) -> bool:
         """Publish lists that changed since they were written, unless they are unknown at present; return whether there were any."""

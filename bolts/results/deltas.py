@@ -7,7 +7,6 @@ Where it arrives nothing is lacking: 0 and "" stand for that.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,14 +18,17 @@ from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["batch_of", "concat", "encoded", "length_of", "plain", "without_blanks"]
 
+_COLUMNS = [(name, None if kind.dtype is str else kind.dtype, name in Results.optional) for name, kind in Results.columns.items()]
+"""Name, dtype (None: texts), and whether a batch may lack the column."""
+
 
 def length_of(batch: Results) -> int:
     """Return the number of deltas.
 
     :raises IllegalArgumentException: the columns differ in length.
     """
-    lengths = {name: len(column) for name, column in zip(batch.columns, batch.values()) if column is not None}
-    if len(set(lengths.values())) > 1:
+    if len({len(column) for column in batch.values() if column is not None}) > 1:
+        lengths = {name: len(column) for name, column in zip(batch.columns, batch.values()) if column is not None}
         raise IllegalArgumentException("The columns of deltas differ in length.", given=lengths)
     return len(batch.kind)
 
@@ -38,25 +40,21 @@ def encoded(batch: Results, shared_messages: bool = False) -> Results:
     :raises IllegalArgumentException: the columns differ in length.
     """
     n, columns = length_of(batch), []
-    for (name, kind), column in zip(batch.columns.items(), batch.values()):
-        if kind.dtype is not str:
-            columns.append(np.zeros(n, kind.dtype) if column is None else to_numbers(column, kind.dtype))
+    for (name, dtype, optional), column in zip(_COLUMNS, batch.values()):
+        if dtype is not None:
+            columns.append(np.zeros(n, dtype) if column is None else to_numbers(column, dtype))
         elif column is None:
             columns.append(pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([""])))
         else:
-            texts = to_strings(column)
-            texts = texts.fill_null("") if name in batch.optional else texts
+            texts = to_strings(column).fill_null("") if optional else to_strings(column)
             columns.append(texts if name == "message" and not shared_messages else texts.dictionary_encode())
     return Results.make(columns)
 
 
 def plain(batch: Results) -> Results:
     """Return the same deltas with texts as pyarrow strings, and numbers as arrays; what they lack is lacking."""
-
-    def column_of(column: Any, dtype: Any) -> Any:
-        return None if column is None else to_strings(column) if dtype is str else to_numbers(column, dtype)
-
-    return Results.make([column_of(column, kind.dtype) for kind, column in zip(batch.columns.values(), batch.values())])
+    columns = zip(_COLUMNS, batch.values())
+    return Results.make([None if column is None else to_strings(column) if dtype is None else to_numbers(column, dtype) for (_, dtype, _), column in columns])
 
 
 def concat(batches: Sequence[Results]) -> Results:
@@ -72,16 +70,14 @@ def concat(batches: Sequence[Results]) -> Results:
 def batch_of(rows: Sequence[Results]) -> Results:
     """Return single deltas as a plain batch; it lacks what all of them lack."""
     columns = zip(*(row.values() for row in rows))
-    return plain(Results.make([None if all(value is None for value in column) else list(column) for column in columns]))
+    return plain(Results.make([None if column.count(None) == len(column) else list(column) for column in columns]))
 
 
 def without_blanks(batch: Results) -> Results:
     """Return plain deltas that have arrived with None in place of each "" that stands for nothing; a column of these is lacking."""
-
-    def column_of(name: str, column: Any) -> Any:
-        if name not in batch.optional or not isinstance(column, pa.Array):
-            return column
-        blank = pc.equal(column, "")
-        return None if pc.all(blank).as_py() else pc.if_else(blank, None, column)
-
-    return Results.make(list(map(column_of, batch.columns, batch.values())))
+    columns = list(batch.values())
+    for i, (_, dtype, optional) in enumerate(_COLUMNS):
+        if dtype is None and optional and columns[i] is not None:
+            blank = pc.equal(columns[i], "")
+            columns[i] = None if pc.all(blank).as_py() else pc.if_else(blank, None, columns[i])
+    return Results.make(columns)
