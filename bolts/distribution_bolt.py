@@ -31,7 +31,7 @@ from dskype.spouts import streams
 from dskype.spouts.analyzer_settings import synonym_files
 from dskype.spouts.areas import areas_to_columns, columns_to_areas
 from dskype.spouts.batch import Details, MessageBatch, select_lists
-from dskype.spouts.columns import csr_to_lists, lists_to_csr, to_strings
+from dskype.spouts.columns import csr_to_lists, distinct, lists_to_csr, to_strings
 from dskype.spouts.filters import compile_filter, compile_program
 from dskype.spouts.message_terms import MessageTerms
 from dskype.spouts.reach import needed_terms, reach
@@ -309,11 +309,11 @@ class DistributionBolt(BatchBolt):
             return
         updates = pairs.updates()
         first = np.searchsorted(updates, np.arange(updates[-1] + 2))
-        keys = np.unique(updates[routes.rows] * len(tasks) + routes.tasks)
+        keys = distinct(updates[routes.rows] * len(tasks) + routes.tasks)
         _, rows = select_lists(first, keys // len(tasks))
         send_rows(self._collector, sent, rows, np.repeat(keys % len(tasks), np.diff(first)[keys // len(tasks)]), tasks)
         former = np.flatnonzero(pairs.before == FORMER)
-        others = np.setdiff1d((updates[former][:, None] * len(tasks) + np.arange(len(tasks))).ravel(), keys)
+        others = np.setdiff1d((updates[former][:, None] * len(tasks) + np.arange(len(tasks))).ravel(), keys, assume_unique=True)
         if len(others):
             sent = pairs._replace(before=np.full(len(updates), FORMER_ALONE, np.int8)).columns()
             send_rows(self._collector, sent, former[np.searchsorted(updates[former], others // len(tasks))], others % len(tasks), tasks)

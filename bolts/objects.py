@@ -30,7 +30,7 @@ import pyarrow as pa
 from dskype.bolts.message_queue import Arrived
 from dskype.spouts.areas import areas_to_columns
 from dskype.spouts.batch import MessageBatch
-from dskype.spouts.columns import csr_to_lists
+from dskype.spouts.columns import csr_to_lists, distinct
 from dskype.spouts.streams import Ends, Pairs
 
 __all__ = ["FORMER", "FORMER_ALONE", "ObjectTable", "ObjectUpdates", "StatePairs"]
@@ -340,7 +340,7 @@ class ObjectTable:
     def _pairs(self, updates: ObjectUpdates, rows: _Rows) -> StatePairs:
         """Return pairs, in rising order of (position, sequence number)."""
         update, state, before, expired = rows
-        if (old := np.unique(np.concatenate((update[update < 0], state[state < 0])))).size:
+        if (old := distinct(update[update < 0], state[state < 0])).size:
             # States of the table come behind the updates.
             parts, places = self._parts(~old)
             everything = Arrived.concat([updates.states, *parts])
@@ -455,7 +455,7 @@ class ObjectTable:
         """Return the states in slots, those of each chunk together, and where each lies when these follow one another."""
         numbers, rows = self._place[:, slots]
         parts, order = [], []
-        for number in np.unique(numbers).tolist():
+        for number in distinct(numbers).tolist():
             at = np.flatnonzero(numbers == number)
             parts.append(self._chunks[number][0].select(rows[at]))
             order.append(at)

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dskype.topology.errors import IllegalArgumentException
 
-__all__ = ["csr_to_lists", "empty_lists", "lists_to_csr", "read_only", "to_numbers", "to_strings"]
+__all__ = ["csr_to_lists", "distinct", "empty_lists", "lists_to_csr", "read_only", "to_numbers", "to_strings"]
 
 _MOST_VALUES = np.iinfo(np.int32).max
 
@@ -19,6 +19,17 @@ def read_only(array: np.ndarray, dtype: Any = None) -> np.ndarray:
     view = np.ascontiguousarray(array, dtype).view()
     view.flags.writeable = False
     return view
+
+
+def distinct(*columns: np.ndarray) -> np.ndarray:
+    """Return the different numbers of columns, rising: what ``np.unique`` returns. O(n log n).
+
+    ``np.unique`` of whole numbers uses a hash table since numpy 2.3, and takes eight times as long for 1,000 of them and 26 times for 100,000 (docs/tuning.md).
+    """
+    numbers = np.sort(np.concatenate(columns))
+    first = np.ones(len(numbers), bool)
+    np.not_equal(numbers[1:], numbers[:-1], out=first[1:])
+    return numbers[first]
 
 
 def lists_to_csr(column: Any, dtype: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -142,12 +142,8 @@ class _Parser:
     def __init__(self, text: str, tokenizer: Tokenizer, language: Language) -> None:
         self._text, self._tokenizer, self._language = text, tokenizer, language
         plain, self._at = _plain(text)
+        self._unread = _LEXEMES.finditer(plain)
         self._lexemes: list[_Lexeme] = []
-        for match in _LEXEMES.finditer(plain):
-            if not match[0].isspace():
-                first, end = match.span()
-                position = self._at[first]
-                self._lexemes.append(_Lexeme(_COMPARED.get(match[0], match[0]), first, end, position, text[position - 1 : self._at[end - 1]]))
         self._next = 0
         self._depth = 0
         self._count = 0
@@ -156,8 +152,17 @@ class _Parser:
     # -- lexemes --------------------------------------------------------------------------------------------------------
 
     def _peek(self, ahead: int = 0) -> _Lexeme | None:
+        """Return a lexeme; read no further than that, because the rest of a text that is refused can be long."""
         at = self._next + ahead
-        return self._lexemes[at] if at < len(self._lexemes) else None
+        while at >= len(self._lexemes):
+            match = next(self._unread, None)
+            if match is None:
+                return None
+            if not match[0].isspace():
+                first, end = match.span()
+                position = self._at[first]
+                self._lexemes.append(_Lexeme(_COMPARED.get(match[0], match[0]), first, end, position, self._text[position - 1 : self._at[end - 1]]))
+        return self._lexemes[at]
 
     def _is(self, text: str, ahead: int = 0) -> bool:
         found = self._peek(ahead)

@@ -217,7 +217,7 @@ class MessageSpout(KafkaSpout):
         """Emit those of the messages that are states of objects on ``updates``, and the others on ``messages``."""
         rows = np.array([i for i, message in enumerate(parsed) if message.object is not None], np.int64)
         if len(rows) < len(parsed):
-            messages.take(np.setdiff1d(np.arange(len(parsed)), rows)).emit_batch(self._collector)
+            messages.take(np.setdiff1d(np.arange(len(parsed)), rows, assume_unique=True)).emit_batch(self._collector)
         if len(rows):
             found = [parsed[i] for i in rows.tolist()]
             times_ms = [(_ALWAYS if message.deleted else at) if message.ts is None else message.ts for message, at in zip(found, arrival_ms[rows].tolist())]

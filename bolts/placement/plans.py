@@ -10,6 +10,7 @@ import numpy as np
 from dskype.bolts.placement.registry import Entry
 from dskype.distribution import Distributor, Placed
 from dskype.distribution.subscriptions import Subscription
+from dskype.spouts.columns import distinct
 from dskype.topology.groupings import RowTasks
 
 __all__ = ["Plans", "Takeover", "union_of"]
@@ -186,5 +187,5 @@ def union_of(one: RowTasks | None, other: RowTasks | None, tasks: int) -> RowTas
     """Return the union of two routes, each pair once; rows do not decrease."""
     if one is None or other is None:
         return None
-    keys = np.unique(np.concatenate([np.asarray(r.rows, np.int64) * tasks + np.asarray(r.tasks, np.int64) for r in (one, other)]))
+    keys = distinct(*(np.asarray(r.rows, np.int64) * tasks + np.asarray(r.tasks, np.int64) for r in (one, other)))
     return RowTasks(keys // tasks, (keys % tasks).astype(np.int32))

@@ -195,7 +195,7 @@ def page(results: Sequence[Mapping[str, Any]]) -> str:
         "`dskype bench scoreboard docs/benchmarks/results` from the result files in that folder, each of which a run with `--folder` has written. Goals of this project are not here.",
         "",
         "- *Held*, *did not hold*: judged by the rows of the run, and by the bounds that the claim names. *Cannot be told here*: the run is smaller than the paper's, and their size decides. *Not run*: no result file is about it.",
-        "- *Old code*: a source file that the run had measured has changed since, apart from docstrings, comments on their own lines, empty lines, and its place. Those are the modules of `bolts`, `distribution` and `deploy/lab` that the run had loaded, without the",
+        "- *Old code*: a source file that the run had measured has changed since, apart from docstrings, comments on their own lines, empty lines, checks that only tests call, and its place. Those are the modules of `bolts`, `distribution` and `deploy/lab` that the run had loaded, without the",
         "  laboratory's that only read messages, choose experiments or show results: messages have a digest of their own, and rows their settings.",
         "- [Runs](#runs) say how long they took, how much memory their process needed at most, and what they measured, drawn for each experiment. How to repeat one: [Repeat a paper's figures](../guides/reproduce.md).",
         "- Times are ratios within one run. Runs were made on [the machine of these pages](README.md#the-machine), which does other work, too.",

@@ -100,13 +100,13 @@ def test_code_is_old_when_it_says_something_else_or_is_gone(tmp_path, monkeypatc
     file = tmp_path / "bolts/a.py"
     file.parent.mkdir()
     file.write_text(
-        '"""What it is."""\nfrom dskype.bolts.filters import (\n    g,\n    h,\n)\n\ndef f(x):\n    """Return one more."""\n    # because\n    return g(x) + h(1)\n'
+        '"""What it is."""\nfrom dskype.bolts.filters import (\n    g,\n    h,\n)\n\ndef f(x):\n    """Return one more."""\n    # because\n    return g(x) + h(1)\n\n    def _check(self):\n        assert self\n'
     )
     result = {"code": code_digests(["bolts/a.py"])}
     file.write_text(
-        '# a note\n"""Something else,\n\non several lines."""\n\nfrom dskype.bolts.quotas import h\nfrom dskype.bolts.filters import _g as g\n\ndef f(x):\n    return g(x) + h(1)\n'
+        '# a note\n"""Something else,\n\non several lines."""\n\nfrom dskype.bolts.quotas import h\nfrom dskype.bolts.filters import _g as g\n\ndef f(x):\n    return g(x) + h(1)\n    def _check(self):\n        assert all(self)\n'
     )
-    assert changed_files(result) == [], "docstrings, comments, empty lines and places of imports do not count"
+    assert changed_files(result) == [], "docstrings, comments, empty lines, checks and places of imports do not count"
     file = file.rename(tmp_path / "bolts/moved.py")
     assert changed_files(result) == [], "a file that was moved is the same code"
     for other in (
