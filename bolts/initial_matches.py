@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dskype.bolts.results.deltas import DeltaBatch
 from dskype.bolts.results.events import INITIAL
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.window.base import QueryBatch
 from dskype.spouts.columns import csr_to_lists
-from dskype.spouts.streams import Answers, Requests
+from dskype.spouts.streams import Answers, Requests, Results
 from dskype.topology.tuples import TupleBatch, column_to_list
 
 __all__ = ["InitialMatches", "Question"]
@@ -84,7 +83,8 @@ class InitialMatches:
         step = self._publisher.rows_at_once or len(found)
         for start in range(0, len(found), max(step, 1)):
             names, registrations, metas, watermarks, ids = map(list, zip(*found[start : start + step]))
-            self._publisher.deltas(DeltaBatch(names, registrations, np.full(len(ids), INITIAL, np.int8), watermarks, ids, metas=metas if any(metas) else None))
+            kinds, given = np.full(len(ids), INITIAL, np.int8), metas if any(metas) else None
+            self._publisher.deltas(Results(subscription=names, registration=registrations, kind=kinds, watermark=watermarks, message=ids, meta=given))
 
     def snapshot(self) -> Any:
         """Return the state as plain values."""

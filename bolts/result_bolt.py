@@ -16,7 +16,7 @@ from dskype.bolts.results import make_store
 from dskype.bolts.results.allowance import Allowance, share
 from dskype.bolts.results.base import Opening, Removal, State, run_of
 from dskype.bolts.results.buffer import StateBuffer
-from dskype.bolts.results.deltas import DeltaBatch
+from dskype.bolts.results.deltas import plain, without_blanks
 from dskype.bolts.results.events import LISTS, MATCH, SCORED_MATCH
 from dskype.bolts.results.kafka_store import KafkaStore
 from dskype.bolts.results.publisher import ResultPublisher
@@ -104,7 +104,7 @@ class ResultBolt(BatchBolt):
         """Write one frame's results, or merge them."""
         stream = batch.get_source_stream_id()
         if stream == streams.Results.name:
-            deltas = self._strategy.filter_deltas(batch.get_source_task(), DeltaBatch.of(streams.Results.of(batch)))
+            deltas = self._strategy.filter_deltas(batch.get_source_task(), plain(streams.Results.of(batch)))
             if deltas is not None:
                 self._write_deltas(deltas)
         elif stream == streams.Lists.name:
@@ -119,9 +119,9 @@ class ResultBolt(BatchBolt):
             if not self._publisher.groups_matches:
                 self._write_deltas(matches)
                 continue
-            plain = np.isin(matches.ops, (MATCH, SCORED_MATCH))
-            self._publisher.merged_matches(matches.select(np.flatnonzero(plain)))
-            self._write_deltas(matches.select(np.flatnonzero(~plain)))
+            grouped = np.isin(matches.kind, (MATCH, SCORED_MATCH))
+            self._publisher.merged_matches(matches.take(np.flatnonzero(grouped)))
+            self._write_deltas(matches.take(np.flatnonzero(~grouped)))
         self._write_merged()
 
     def _handle_lists(self, batch: Any) -> None:
@@ -139,15 +139,13 @@ class ResultBolt(BatchBolt):
         if items:
             self._write_states(self._encode_states(items))
 
-    def _write_deltas(self, batch: DeltaBatch) -> None:
-        """Write decoded deltas, in which "" stands for no meta."""
-        import pyarrow.compute as pc
-
-        step = self._publisher.rows_at_once or max(1, len(batch.ops))
-        for start in range(0, len(batch.ops), step):
-            part = batch if step >= len(batch.ops) else batch.select(np.arange(start, min(start + step, len(batch.ops))))
-            without = pc.equal(part.metas, "")
-            self._publisher.write_deltas(part._replace(metas=None if pc.all(without).as_py() else pc.if_else(without, None, part.metas)))
+    def _write_deltas(self, batch: streams.Results) -> None:
+        """Write deltas that have arrived."""
+        n = len(batch.kind)
+        step = self._publisher.rows_at_once or max(1, n)
+        for start in range(0, n, step):
+            part = batch if step >= n else batch.take(np.arange(start, min(start + step, n)))
+            self._publisher.write_deltas(without_blanks(part))
 
     def _write_merged(self) -> None:
         """Write merged results; lists at most every ``topk_interval_ms``, and less often where they are more bytes than a task may write."""

@@ -30,7 +30,6 @@ from dskype.bolts.message_ids import MessageIds
 from dskype.bolts.message_queue import Arrived
 from dskype.bolts.objects import StatePairs
 from dskype.bolts.ranked_lists import RankedLists
-from dskype.bolts.results.deltas import DeltaBatch
 from dskype.bolts.results.events import LISTS
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.slot_metadata import SlotMetadata
@@ -39,7 +38,7 @@ from dskype.bolts.topk.engine import TopkEngine
 from dskype.bolts.window.base import QueryBatch
 from dskype.distribution.subscriptions import TopkSubscription
 from dskype.spouts.settings import Settings, list_bytes
-from dskype.spouts.streams import Answers, Requests
+from dskype.spouts.streams import Answers, Requests, Results
 from dskype.topology.tuples import TupleBatch, column_to_list
 
 __all__ = ["BEFORE_ALL", "TopkSubscriptions", "make_engine"]
@@ -243,11 +242,19 @@ class TopkSubscriptions:
 
     # -- results ----------------------------------------------------------------------------------
 
-    def deltas(self, changes: Changes, rows: np.ndarray | slice = slice(None)) -> DeltaBatch:
+    def deltas(self, changes: Changes, rows: np.ndarray | slice = slice(None)) -> Results:
         """Return changes, or some rows of them, as deltas with the names of subscriptions and the ids of messages."""
         names, registrations, metas = self.metadata.columns(changes.slot[rows])
-        messages = self.ids.get(changes.seq[rows])
-        return DeltaBatch(names, registrations, changes.op[rows], changes.watermark[rows], messages, changes.score[rows], changes.rank[rows], metas)
+        return Results(
+            subscription=names,
+            registration=registrations,
+            kind=changes.op[rows],
+            watermark=changes.watermark[rows],
+            message=self.ids.get(changes.seq[rows]),
+            score=changes.score[rows],
+            rank=changes.rank[rows],
+            meta=metas,
+        )
 
     def mark_changed(self, slots: np.ndarray) -> None:
         """Mark lists to be written, if lists are published at all."""

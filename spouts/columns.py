@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dskype.topology.errors import IllegalArgumentException
 
-__all__ = ["csr_to_lists", "distinct", "empty_lists", "lists_to_csr", "read_only", "to_strings"]
+__all__ = ["csr_to_lists", "distinct", "empty_lists", "lists_to_csr", "read_only", "to_numbers", "to_strings"]
 
 _MOST_VALUES = np.iinfo(np.int32).max
 
@@ -108,6 +108,11 @@ def to_strings(column: Any) -> pa.StringArray:
     if isinstance(column, pa.Array):
         return column.cast(pa.string())
     return pa.array(column, pa.string())
+
+
+def to_numbers(column: Any, dtype: Any) -> np.ndarray:
+    """Return a column of numbers as an array of ``dtype``, without a copy where it is one, with 0 in place of each None in a list."""
+    return np.asarray([0 if number is None else number for number in column] if isinstance(column, list) else column, dtype)
 
 
 def empty_lists(n: int, dtype: Any) -> pa.ListArray:

@@ -113,6 +113,7 @@ class Stream:
     :cvar name: the stream's id.
     :cvar fields: the names of its columns, in order.
     :cvar columns: name -> what the column holds.
+    :cvar optional: the columns that a batch may lack (None) until it travels: those with a default.
     :cvar later: how many of the last columns earlier versions did not send. In a frame of theirs they are None in each row.
     """
 
@@ -121,6 +122,7 @@ class Stream:
     name: ClassVar[str]
     fields: ClassVar[Fields]
     columns: ClassVar[dict[str, Column]]
+    optional: ClassVar[frozenset[str]]
     later: ClassVar[int]
     _values: ClassVar[Callable[[Any], tuple[Any, ...]]]
 
@@ -156,10 +158,10 @@ class Stream:
         declarer.declare_stream(cls.name, cls.fields, direct, cls.later)
 
     def take(self, rows: np.ndarray) -> Self:
-        """Return the tuples with these numbers (int64[]), in this order."""
+        """Return the tuples with these numbers (int64[]), in this order. What they lack is lacking."""
         from dskype.topology.core.values import take_column  # here, because clients use the names of streams, and have no pyarrow
 
-        return self.make([take_column(column, rows) for column in self.values()])
+        return self.make([None if column is None else take_column(column, rows) for column in self.values()])
 
     def slice(self, start: int, stop: int) -> Self:
         """Return the tuples from ``start`` up to ``stop``, without a copy where the type of a column allows it."""
@@ -200,6 +202,7 @@ def _stream(name: str, later: int = 0) -> Callable[[type[_S]], type[_S]]:
         made.name = name
         made.columns = {field.name: hints[field.name].__metadata__[0] for field in dataclass_fields(made)}  # type: ignore[arg-type]
         made.fields = Fields(made.columns)
+        made.optional = frozenset(field.name for field in dataclass_fields(made) if field.default is None)  # type: ignore[arg-type]
         made.later = later
         get = attrgetter(*made.columns)
         made._values = staticmethod(get if len(made.columns) > 1 else lambda one: (get(one),))
@@ -516,11 +519,15 @@ class Registrations(Stream):
 
 @_stream("results")
 class Results(Stream):
-    """Deltas and matches; see :class:`dskype.bolts.results.deltas.DeltaBatch`.
+    """Deltas and matches, in the order of publication. :mod:`dskype.bolts.results.deltas` encodes them: what a batch lacks is 0 or "" where it arrives.
 
-    :ivar kind: the op.
-    :ivar message: ids as JSON text.
-    :ivar meta: JSON text of the subscription's ``meta``; "" if it has none.
+    :ivar registration: ``"<partition>-<offset>"`` of the subscription's record.
+    :ivar kind: ``events.ADD``, ``REMOVE``, ``SCORE`` or one of ``MATCHES``; on the stream plus ``protocol.merging.PART`` for a change of one replica's list.
+    :ivar message: ids as JSON text; of an update of an object, ``,"object":`` and the object's id follow.
+    :ivar score: read where the kind is ``ADD``, ``SCORE`` or ``SCORED_MATCH``.
+    :ivar rank: from 1, read where the kind is ``ADD`` or ``SCORE``.
+    :ivar meta: JSON text of the subscription's ``meta``, or None; where it arrives "" if it has none.
+    :ivar seq: sequence numbers of the messages, and ``position``, their positions; for merging only.
     """
 
     subscription: Text
@@ -528,11 +535,11 @@ class Results(Stream):
     kind: Int8
     watermark: Int64
     message: Text
-    score: Float64
-    rank: Int32
-    meta: Text
-    seq: Int64
-    position: Int64
+    score: Float64 = None
+    rank: Int32 = None
+    meta: Text = None
+    seq: Int64 = None
+    position: Int64 = None
 
 
 @_stream("lists")

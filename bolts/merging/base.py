@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from dskype.bolts.merging.merger import Publication
-from dskype.bolts.results.deltas import DeltaBatch
+from dskype.spouts.streams import Results
 from dskype.topology.tuples import TupleBatch
 
 __all__ = ["ResultStrategy"]
@@ -18,7 +18,7 @@ class ResultStrategy(ABC):
     """Decides which results of subscription tasks are published, and when. The result bolt makes one in ``prepare``."""
 
     @abstractmethod
-    def filter_deltas(self, task: int, batch: DeltaBatch) -> DeltaBatch | None:
+    def filter_deltas(self, task: int, batch: Results) -> Results | None:
         """Return the deltas of a subscription task to publish at once, or None; keep or merge the others."""
 
     def keeps_list(self, registration: str, task: int) -> bool:
@@ -39,7 +39,7 @@ class ResultStrategy(ABC):
         """Return the merged results to publish now."""
         return _NOTHING
 
-    def advance(self, watermark: int) -> list[DeltaBatch]:
+    def advance(self, watermark: int) -> list[Results]:
         """Record the watermark; return the matches that waited for it."""
         return []
 

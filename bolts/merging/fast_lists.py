@@ -11,8 +11,8 @@ from dskype.bolts.arrays import BlockPool, grown
 from dskype.bolts.merging import _kernels as kernels
 from dskype.bolts.merging.replicated_subscription import Change
 from dskype.bolts.message_ids import MessageIds
-from dskype.bolts.results.deltas import DeltaBatch
 from dskype.bolts.slot_metadata import SlotMetadata
+from dskype.spouts.streams import Results
 
 __all__ = ["FastMergedLists", "MergedLists", "Row"]
 
@@ -144,15 +144,15 @@ class FastMergedLists:
 
     # -- changes --------------------------------------------------------------------------------------------------------
 
-    def queue(self, slots: np.ndarray, task: int, batch: DeltaBatch) -> None:
-        """Queue changes of a task's lists, in order. Reads ``ops``, ``watermarks``, ``messages``, ``scores``, ``seqs`` and ``positions`` of the batch."""
-        columns = slots, np.full(len(slots), task), batch.ops, batch.watermarks, batch.seqs, batch.positions, batch.scores
+    def queue(self, slots: np.ndarray, task: int, batch: Results) -> None:
+        """Queue changes of a task's lists, in order. Reads ``kind``, ``watermark``, ``message``, ``score``, ``seq`` and ``position`` of the batch."""
+        columns = slots, np.full(len(slots), task), batch.kind, batch.watermark, batch.seq, batch.position, batch.score
         self._waiting.append(kernels.Changes(*(np.array(column, dtype) for column, dtype in zip(columns, _CHANGE))))
-        added = np.flatnonzero(batch.ops == kernels.ADD)
+        added = np.flatnonzero(batch.kind == kernels.ADD)
         if len(added):
-            self._remember(batch.seqs[added], batch.positions[added], batch.messages.take(pa.array(added)))
+            self._remember(batch.seq[added], batch.position[added], batch.message.take(pa.array(added)))
 
-    def advance(self, watermark: int) -> DeltaBatch | None:
+    def advance(self, watermark: int) -> Results | None:
         """Apply the changes up to a watermark; return the changes of the merged lists."""
         if not self._waiting:
             self._ids.free(watermark - self._extent)
@@ -172,7 +172,8 @@ class FastMergedLists:
         if len(slots):
             self._written[slots] = False
             names, registrations, metas = self._metadata.columns(slots)
-            found = DeltaBatch(names, registrations, ops, watermarks, self._ids.get(seqs), scores, ranks, metas)
+            shared = {"subscription": names, "registration": registrations, "watermark": watermarks, "meta": metas}
+            found = Results(**shared, kind=ops, message=self._ids.get(seqs), score=scores, rank=ranks)
         # By now replicas have dropped the messages that left the window.
         self._ids.free(watermark - self._extent)
         return found

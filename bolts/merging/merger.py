@@ -17,6 +17,8 @@ arrays (:class:`FastMergedLists`) until something else arrives. The fast path on
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,25 +28,13 @@ from dskype.bolts.merging.fast_lists import FastMergedLists, MergedLists, Row
 from dskype.bolts.merging.replicated_subscription import BEFORE_ALL, Change, Drop, Listing, Replica, ReplicatedSubscription, best_of
 from dskype.bolts.protocol.merging import PART, Begin, Finish, ReplicaDropped, ReplicaGone, ReplicaList
 from dskype.bolts.results.base import Removal
-from dskype.bolts.results.deltas import DeltaBatch
+from dskype.bolts.results.deltas import batch_of
 from dskype.bolts.results.events import ADD, REMOVE, SCORE
+from dskype.spouts.streams import Results
 
-__all__ = ["Delta", "Event", "Merger", "Publication", "TopkList"]
+__all__ = ["Event", "Merger", "Publication", "TopkList"]
 
 _PASSED_ON, _MERGED = -1, -2
-
-
-class Delta(NamedTuple):
-    """A delta to publish; a row of a :class:`DeltaBatch`."""
-
-    subscription: str
-    registration: str
-    op: int
-    watermark: int
-    message: str
-    score: float = 0.0
-    rank: int = 0
-    meta: str | None = None
 
 
 class Event(NamedTuple):
@@ -69,7 +59,7 @@ class TopkList(NamedTuple):
 class Publication(NamedTuple):
     """Results to publish. Each field is in order, and the deltas of a subscription are in one batch."""
 
-    deltas: list[DeltaBatch]
+    deltas: list[Results]
     events: list[Event]
     items: list[TopkList | Removal]
     lists: MergedLists | None
@@ -99,8 +89,8 @@ class Merger:
         return len(self._kept)
 
     def _clear_publication(self) -> None:
-        self._fast_deltas: DeltaBatch | None = None
-        self._deltas: list[Delta] = []
+        self._fast_deltas: Results | None = None
+        self._deltas: list[Results] = []  # each is one delta
         self._events: list[Event] = []
         self._items: list[TopkList | Removal] = []
         self._lists: MergedLists | None = None
@@ -109,10 +99,7 @@ class Merger:
         """Return the results to publish, and forget them."""
         deltas = [] if self._fast_deltas is None else [self._fast_deltas]
         if self._deltas:
-            names, registrations, ops, watermarks, messages, scores, ranks, metas = map(list, zip(*self._deltas))
-            numbers = np.array(ops, np.int8), np.array(watermarks, np.int64), np.array(scores), np.array(ranks, np.int32)
-            column = None if all(meta is None for meta in metas) else metas
-            deltas.append(DeltaBatch(names, registrations, numbers[0], numbers[1], messages, numbers[2], numbers[3], column))
+            deltas.append(batch_of(self._deltas))
         found = Publication(deltas, self._events, self._items, self._lists)
         self._clear_publication()
         return found
@@ -191,8 +178,8 @@ class Merger:
 
     def _withdraw(self, one: ReplicatedSubscription) -> None:
         watermark, (registration, meta) = max(one.end_at, one.last), one.heir_of or (one.registration, one.meta)
-        for _, _, score, message in one.published_results():
-            self._deltas.append(Delta(one.name, registration, REMOVE, watermark, message, score, meta=meta))
+        delta = partial(Results, subscription=one.name, registration=registration, watermark=watermark, meta=meta)
+        self._deltas.extend(delta(kind=REMOVE, message=message, score=score) for _, _, score, message in one.published_results())
         self._events.append(Event(one.name, registration, "removed", watermark))
         if not one.replaced:
             self._items.append(Removal(one.name, one.registration, watermark))
@@ -254,28 +241,28 @@ class Merger:
         one.queue.append(Listing(message.watermark, task, message.claims, message.alone, message.base, message.ranked))
         self._process(one)
 
-    def receive_changes(self, task: int, batch: DeltaBatch) -> np.ndarray:
+    def receive_changes(self, task: int, batch: Results) -> np.ndarray:
         """Receive changes of a task's lists, at watermarks that this task has not reached, with texts as pyarrow arrays.
 
-        Does not read ``subscriptions``, ``ranks`` and ``metas`` of the batch.
+        Does not read ``subscription``, ``rank`` and ``meta`` of the batch.
 
         :returns: which changes to pass on, bool[n]; the others are merged, or belong to a replica that no longer counts.
         """
-        parts = batch.ops >= PART
+        parts = batch.kind >= PART
         if not self._kept:
             return ~parts
-        names = batch.registrations.dictionary_encode()
+        names = batch.registration.dictionary_encode()
         listed = names.dictionary.to_pylist()
         indices = names.indices.to_numpy()
         owners = np.array([self._owner(name, task) for name in listed], np.int64)[indices]
-        changes = batch._replace(subscriptions=None, registrations=None, ops=batch.ops % PART, ranks=None, metas=None)
+        changes = replace(batch, subscription=None, registration=None, kind=batch.kind % PART, rank=None, meta=None)
         steady = np.flatnonzero(owners >= 0)
         if len(steady):
-            self._fast.queue(owners[steady], task, changes.select(steady))
+            self._fast.queue(owners[steady], task, changes.take(steady))
         loose = np.flatnonzero(owners == _MERGED)
         if len(loose):
-            rows = [column[loose].tolist() for column in (indices, changes.watermarks, changes.ops, changes.seqs, changes.positions, changes.scores)]
-            for name, watermark, op, seq, position, score, message in zip(*rows, changes.messages.take(pa.array(loose)).to_pylist()):
+            rows = [column[loose].tolist() for column in (indices, changes.watermark, changes.kind, changes.seq, changes.position, changes.score)]
+            for name, watermark, op, seq, position, score, message in zip(*rows, changes.message.take(pa.array(loose)).to_pylist()):
                 self._kept[listed[name]].queue.append(Change(watermark, task, op, seq, position, score, message))
                 self._busy[listed[name]] = None
         return ~parts & (owners == _PASSED_ON)
@@ -404,11 +391,11 @@ class Merger:
         if listed == had and not scores:
             return
         self._mark_dirty(one.registration)
-        name, registration, meta = one.name, one.registration, one.meta
-        self._deltas.extend(Delta(name, registration, REMOVE, watermark, message, meta=meta) for seq, _, _, message in before if seq not in listed)
+        delta = partial(Results, subscription=one.name, registration=one.registration, watermark=watermark, meta=one.meta)
+        self._deltas.extend(delta(kind=REMOVE, message=message) for seq, _, _, message in before if seq not in listed)
         for rank, (score, _, seq, message) in enumerate(best, 1):
             if seq not in had or score != scores.get(seq, score):
-                self._deltas.append(Delta(name, registration, SCORE if seq in had else ADD, watermark, message, score, rank, meta))
+                self._deltas.append(delta(kind=SCORE if seq in had else ADD, message=message, score=score, rank=rank))
 
     def write_lists(self) -> bool:
         """Publish lists that changed since they were written, unless they are unknown at present; return whether there were any."""

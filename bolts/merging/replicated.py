@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,9 @@ import numpy as np
 from dskype.bolts.merging.base import ResultStrategy
 from dskype.bolts.merging.merger import Merger, Publication
 from dskype.bolts.protocol.merging import Begin, Finish, decode_replica_message
-from dskype.bolts.results.deltas import DeltaBatch
+from dskype.bolts.results.deltas import concat, encoded, plain
 from dskype.bolts.results.events import INITIAL, MATCHES
-from dskype.spouts import streams
+from dskype.spouts.streams import Registrations, Results
 from dskype.topology.tuples import TupleBatch
 
 __all__ = ["ReplicatedResults"]
@@ -28,21 +29,21 @@ class ReplicatedResults(ResultStrategy):
 
     def __init__(self, extent: int, wants_deltas: bool, wants_lists: bool, context: Any) -> None:
         self._merger, self._wants_deltas = Merger(extent, wants_lists), wants_deltas
-        self._matches: list[DeltaBatch] = []  # above the watermark
+        self._matches: list[Results] = []  # above the watermark
         context.register_gauge("merged", lambda: len(self._merger))
 
-    def filter_deltas(self, task: int, batch: DeltaBatch) -> DeltaBatch | None:
+    def filter_deltas(self, task: int, batch: Results) -> Results | None:
         """Return the changes of replicas that are alone, and the matches that were there before their subscriptions, which one task has found; keep other matches and merge other changes."""
-        found, initial = np.isin(batch.ops, MATCHES), np.flatnonzero(batch.ops == INITIAL)
+        found, initial = np.isin(batch.kind, MATCHES), np.flatnonzero(batch.kind == INITIAL)
         if not found.any():
             left = self._merger.receive_changes(task, batch)
             rows = None if left.all() else np.flatnonzero(left)
         else:
             if len(waits := np.setdiff1d(np.flatnonzero(found), initial)):
-                self._matches.append(batch._replace(positions=None).select(waits))
+                self._matches.append(replace(batch, position=None).take(waits))
             rows = np.flatnonzero(~found)
             if len(rows):
-                changes = batch._replace(subscriptions=None, ranks=None, metas=None).select(rows)
+                changes = replace(batch, subscription=None, rank=None, meta=None).take(rows)
                 rows = rows[self._merger.receive_changes(task, changes)]
         if not self._wants_deltas:
             rows = initial
@@ -50,7 +51,7 @@ class ReplicatedResults(ResultStrategy):
             return batch
         elif len(initial):
             rows = np.union1d(rows, initial)
-        return batch._replace(seqs=None, positions=None).select(rows) if len(rows) else None
+        return replace(batch, seq=None, position=None).take(rows) if len(rows) else None
 
     def keeps_list(self, registration: str, task: int) -> bool:
         """Tell whether the task's replica is merged; then the merged list will be written instead."""
@@ -65,7 +66,7 @@ class ReplicatedResults(ResultStrategy):
 
     def receive_registrations(self, batch: TupleBatch) -> None:
         """Pass beginnings and ends of registrations to the merger."""
-        for row in streams.Registrations.rows(batch):
+        for row in Registrations.rows(batch):
             if row.event == "begin":
                 self._merger.begin(row.subscription, row.registration, Begin(**row.record))
             else:
@@ -79,30 +80,40 @@ class ReplicatedResults(ResultStrategy):
         """Return the results of the merger."""
         return self._merger.pop_publication()
 
-    def advance(self, watermark: int) -> list[DeltaBatch]:
+    def advance(self, watermark: int) -> list[Results]:
         """Merge changes up to the watermark; return matches up to it, each once, because several tasks may have found one."""
         self._merger.advance(watermark)
         if not self._matches:
             return []
-        batch = DeltaBatch.concat(self._matches)
-        due = batch.watermarks <= watermark
-        self._matches = [] if due.all() else [batch.select(np.flatnonzero(~due))]
-        batch = batch.select(np.flatnonzero(due))
-        if not len(batch.ops):
+        batch = concat(self._matches)
+        due = batch.watermark <= watermark
+        self._matches = [] if due.all() else [batch.take(np.flatnonzero(~due))]
+        batch = batch.take(np.flatnonzero(due))
+        if not len(batch.kind):
             return []
-        codes = batch.registrations.dictionary_encode().indices.to_numpy()
-        order = np.lexsort((batch.seqs, batch.watermarks, codes))
+        codes = batch.registration.dictionary_encode().indices.to_numpy()
+        order = np.lexsort((batch.seq, batch.watermark, codes))
         once = np.ones(len(order), bool)
-        once[1:] = (codes[order[1:]] != codes[order[:-1]]) | (batch.seqs[order[1:]] != batch.seqs[order[:-1]])
+        once[1:] = (codes[order[1:]] != codes[order[:-1]]) | (batch.seq[order[1:]] != batch.seq[order[:-1]])
         rows = order[once]
-        return [batch.select(rows[np.argsort(batch.watermarks[rows], kind="stable")])]
+        return [batch.take(rows[np.argsort(batch.watermark[rows], kind="stable")])]
 
     def snapshot(self) -> dict[str, Any]:
         """Return the results that wait for replicas or for the watermark."""
-        return {"merger": self._merger.snapshot(), "matches": [list(batch[:9]) for batch in self._matches]}
+        return {"merger": self._merger.snapshot(), "matches": [_up_to_last(batch) for batch in self._matches]}
 
     def restore(self, state: Any) -> None:
         """Continue from a snapshot."""
         if state.get("merger") is not None:
             self._merger.restore(state["merger"])
-            self._matches = [DeltaBatch(*columns).plain() for columns in state["matches"]]
+            # A column that the version of the snapshot did not have is there now, as in deltas that arrive.
+            batches = [Results(**dict(zip(Results.fields.names, columns))) for columns in state["matches"]]
+            self._matches = [replace(plain(encoded(batch)), position=None) for batch in batches]
+
+
+def _up_to_last(batch: Results) -> list[Any]:
+    """Return the columns of a batch up to the last one that it does not lack."""
+    columns = list(batch.values())
+    while columns[-1] is None:
+        columns.pop()
+    return columns

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dskype.bolts.merging.base import ResultStrategy
-from dskype.bolts.results.deltas import DeltaBatch
+from dskype.spouts.streams import Results
 
 __all__ = ["SingleResults"]
 
@@ -13,7 +13,7 @@ __all__ = ["SingleResults"]
 class SingleResults(ResultStrategy):
     """Publishes all results as they arrive; see the module."""
 
-    def filter_deltas(self, task: int, batch: DeltaBatch) -> DeltaBatch:
+    def filter_deltas(self, task: int, batch: Results) -> Results:
         """Return all deltas."""
         return batch
 

@@ -14,12 +14,11 @@ from dskype.bolts.initial_matches import Question
 from dskype.bolts.message_queue import Arrived
 from dskype.bolts.objects import StatePairs
 from dskype.bolts.ranked_lists import RankedLists
-from dskype.bolts.results.deltas import DeltaBatch
 from dskype.bolts.results.events import MATCH, SCORED_MATCH
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.topk.base import Changes
 from dskype.bolts.topk_subscriptions import TopkSubscriptions
-from dskype.spouts.streams import Placements, Transfers
+from dskype.spouts.streams import Placements, Results, Transfers
 
 __all__ = ["OwnerStrategy", "ops_of_matches"]
 
@@ -116,10 +115,11 @@ class OwnerStrategy(ABC):
     def _end_expired_topk(self, slot: int) -> None:
         """End the expired top-k subscription in a slot."""
 
-    def _matches(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray, ops: np.ndarray, scores: np.ndarray | None = None) -> DeltaBatch:
+    def _matches(self, arrived: Arrived, rows: np.ndarray, slots: np.ndarray, ops: np.ndarray, scores: np.ndarray | None = None) -> Results:
         self._counters["matches"].inc(len(rows))
         names, registrations, metas = self._boolean.metadata.columns(slots)
-        return DeltaBatch(names, registrations, ops, arrived.messages.position[rows], arrived.ids.take(pa.array(rows)), scores, metas=metas)
+        watermarks, messages = arrived.messages.position[rows], arrived.ids.take(pa.array(rows))
+        return Results(subscription=names, registration=registrations, kind=ops, watermark=watermarks, message=messages, score=scores, meta=metas)
 
     def _at_once(self, n: int) -> list[slice]:
         """Return ``n`` results in the parts that are published at once."""

@@ -29,6 +29,7 @@ evaluation, the replica sends its whole list, and if it was alone also its base:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -188,8 +189,8 @@ class Replicas:
         if len(rows):
             count(len(rows))
             seqs, batch = changes.seq[rows], self._topk.deltas(changes, rows)
-            ops = batch.ops + np.where(modes[rows] == _PART, PART, 0).astype(np.int8)
-            self._publisher.emit_deltas(batch._replace(ops=ops, seqs=seqs, positions=seqs if self._counted else self._topk.ids.positions(seqs)))
+            kinds = batch.kind + np.where(modes[rows] == _PART, PART, 0).astype(np.int8)
+            self._publisher.emit_deltas(replace(batch, kind=kinds, seq=seqs, position=seqs if self._counted else self._topk.ids.positions(seqs)))
         for slot in changes.due.tolist():
             if self._state[slot]["mode"] != _NOTHING:
                 # It is unknown when the slot fell due; at the former watermark its list was right. (The result bolt need not know

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -265,7 +266,7 @@ class ReplicatedOwner(OwnerStrategy):
         slots, ops, scores = slots[inside], ops[inside], None if scores is None else scores[inside]
         for part in self._at_once(len(rows)):
             own = None if scores is None else scores[part]
-            self._publisher.emit_deltas(self._matches(arrived, rows[part], slots[part], ops[part], own)._replace(seqs=arrived.messages.seq[rows[part]]))
+            self._publisher.emit_deltas(replace(self._matches(arrived, rows[part], slots[part], ops[part], own), seq=arrived.messages.seq[rows[part]]))
 
     # -- state ------------------------------------------------------------------------------------
 

@@ -13,14 +13,13 @@ from dskype.bolts.message_queue import Arrived
 from dskype.bolts.ownership.base import OwnerStrategy, ops_of_matches
 from dskype.bolts.ranked_lists import RankedLists
 from dskype.bolts.refusals import Refusals
-from dskype.bolts.results.deltas import DeltaBatch
 from dskype.bolts.results.events import ADD, REMOVE, SCORE
 from dskype.bolts.results.formats import MessageKeys
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.topk.base import Changes
 from dskype.bolts.topk_subscriptions import BEFORE_ALL, TopkSubscriptions
 from dskype.distribution.subscriptions import Subscription, TopkSubscription, decode_subscription
-from dskype.spouts.streams import Placements
+from dskype.spouts.streams import Placements, Results
 
 __all__ = ["SingleOwner"]
 
@@ -153,8 +152,16 @@ class SingleOwner(OwnerStrategy):
             self._withdraw(slot)
         else:
             registration, n = inherited.registration, len(inherited.seqs)
-            one, messages = [registration] * n, self._topk.ids.get(np.array(inherited.seqs, np.int64))
-            self._publish_batch(DeltaBatch([name] * n, one, np.full(n, REMOVE, np.int8), [watermark] * n, messages, metas=[inherited.meta] * n))
+            self._publish_batch(
+                Results(
+                    subscription=[name] * n,
+                    registration=[registration] * n,
+                    kind=np.full(n, REMOVE, np.int8),
+                    watermark=[watermark] * n,
+                    message=self._topk.ids.get(np.array(inherited.seqs, np.int64)),
+                    meta=[inherited.meta] * n,
+                )
+            )
         if replaced:
             self._publisher.events([name], [registration], ["removed"], [watermark])
         else:
@@ -227,7 +234,7 @@ class SingleOwner(OwnerStrategy):
             for rows in self._at_once(n):
                 self._publisher.deltas(self._topk.deltas(changes, rows))
 
-    def _publish_batch(self, batch: DeltaBatch) -> None:
+    def _publish_batch(self, batch: Results) -> None:
         if self._publisher.wants_deltas:
             self._counters["deltas"].inc(self._publisher.deltas(batch))
 

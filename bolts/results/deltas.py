@@ -1,127 +1,83 @@
-"""Batches of deltas, as they travel from a subscription bolt to Kafka."""
+"""Deltas on their way from a subscription bolt to Kafka: batches of the stream ``results``, column by column, whatever columns the stream has.
+
+A batch that is made has columns of one length: numpy or pyarrow arrays, or lists of plain values. It lacks (None) what its maker does not know.
+Where it arrives nothing is lacking: 0 and "" stand for that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from dskype.spouts.columns import to_strings
+from dskype.spouts.columns import to_numbers, to_strings
 from dskype.spouts.streams import Results
-from dskype.topology.core.values import take_column
 from dskype.topology.errors import IllegalArgumentException
 
-__all__ = ["DeltaBatch"]
+__all__ = ["batch_of", "concat", "encoded", "length_of", "plain", "without_blanks"]
 
-_TEXTS = frozenset({"subscriptions", "registrations", "messages", "metas"})
+_COLUMNS = [(name, None if kind.dtype is str else kind.dtype, name in Results.optional) for name, kind in Results.columns.items()]
+"""Name, dtype (None: texts), and whether a batch may lack the column."""
 
 
-class DeltaBatch(NamedTuple):
-    """Deltas in the order of publication, as columns of one length: arrays (numpy, pyarrow) or lists of plain values.
+def length_of(batch: Results) -> int:
+    """Return the number of deltas.
 
-    A column that is None is absent.
-
-    :ivar subscriptions: ids.
-    :ivar registrations: ``"<partition>-<offset>"``.
-    :ivar ops: int8, ``events.ADD``, ``REMOVE``, ``SCORE`` or one of ``MATCHES``; on the stream plus ``protocol.merging.PART`` for a change of one replica's list.
-    :ivar watermarks: int64.
-    :ivar messages: ids as JSON text; of an update of an object, ``,"object":`` and the object's id follow.
-    :ivar scores: float64, read where the op is ``ADD``, ``SCORE`` or ``SCORED_MATCH``.
-    :ivar ranks: int32, 1-based, read where the op is ``ADD`` or ``SCORE``.
-    :ivar metas: JSON text of the subscriptions' ``meta``, or None; after :meth:`of` "" if a subscription has none.
-    :ivar seqs: int64, sequence numbers of the messages; for merging only.
-    :ivar positions: int64, positions of the messages; for merging only.
+    :raises IllegalArgumentException: the columns differ in length.
     """
-
-    subscriptions: Any
-    registrations: Any
-    ops: Any
-    watermarks: Any
-    messages: Any
-    scores: Any = None
-    ranks: Any = None
-    metas: Any = None
-    seqs: Any = None
-    positions: Any = None
-
-    def select(self, rows: np.ndarray) -> DeltaBatch:
-        """Return the deltas at ``rows`` (integers), in that order; absent columns stay absent."""
-        return DeltaBatch(*(None if column is None else take_column(column, rows) for column in self))
-
-    @classmethod
-    def concat(cls, batches: Sequence[DeltaBatch]) -> DeltaBatch:
-        """Return the deltas of decoded batches, one batch after another."""
-        if len(batches) == 1:
-            return batches[0]
-        return cls(
-            *(None if parts[0] is None else np.concatenate(parts) if isinstance(parts[0], np.ndarray) else pa.concat_arrays(parts) for parts in zip(*batches))
-        )
-
-    def encode(self, shared_messages: bool = False) -> Results:
-        """Return the batch as it travels, with zeros and "" for absent columns.
-
-        :param shared_messages: ids of messages are long, because fields are behind them; each travels once in a frame.
-        :raises IllegalArgumentException: the columns differ in length.
-        """
-        n = len(self.subscriptions)
-        check_lengths(self[:5])
-
-        def numbers(column: Any, name: str) -> np.ndarray:
-            dtype = Results.columns[name].dtype
-            return np.zeros(n, dtype) if column is None else np.asarray(numbers_of(column), dtype)
-
-        if self.metas is None:
-            metas = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([""]))
-        else:
-            metas = pa.array(self.metas, pa.string()).fill_null("").dictionary_encode()
-        return Results(
-            subscription=to_strings(self.subscriptions).dictionary_encode(),
-            registration=to_strings(self.registrations).dictionary_encode(),
-            kind=numbers(self.ops, "kind"),
-            watermark=numbers(self.watermarks, "watermark"),
-            message=to_strings(self.messages).dictionary_encode() if shared_messages else to_strings(self.messages),
-            score=numbers(self.scores, "score"),
-            rank=numbers(self.ranks, "rank"),
-            meta=metas,
-            seq=numbers(self.seqs, "seq"),
-            position=numbers(self.positions, "position"),
-        )
-
-    @classmethod
-    def of(cls, results: Results) -> DeltaBatch:
-        """Return the deltas in a batch of the stream."""
-        return cls(
-            subscriptions=results.subscription,
-            registrations=results.registration,
-            ops=results.kind,
-            watermarks=results.watermark,
-            messages=results.message,
-            scores=results.score,
-            ranks=results.rank,
-            metas=results.meta,
-            seqs=results.seq,
-            positions=results.position,
-        ).plain()
-
-    def plain(self) -> DeltaBatch:
-        """Return the same deltas with texts as pyarrow strings, and numbers as arrays; absent columns stay absent."""
-        return DeltaBatch(
-            *(None if column is None else to_strings(column) if name in _TEXTS else np.asarray(column) for name, column in self._asdict().items())
-        )
-
-
-def check_lengths(columns: Iterable[Any]) -> None:
-    """Refuse columns of different lengths.
-
-    :raises IllegalArgumentException: the lengths differ.
-    """
-    lengths = [len(column) for column in columns]
-    if len(set(lengths)) > 1:
+    if len({len(column) for column in batch.values() if column is not None}) > 1:
+        lengths = {name: len(column) for name, column in zip(batch.columns, batch.values()) if column is not None}
         raise IllegalArgumentException("The columns of deltas differ in length.", given=lengths)
+    return len(batch.kind)
 
 
-def numbers_of(column: Any) -> Any:
-    """Return a column of numbers, with 0 in place of each None in a list."""
-    return [0 if number is None else number for number in column] if isinstance(column, list) else column
+def encoded(batch: Results, shared_messages: bool = False) -> Results:
+    """Return a batch as it travels.
+
+    :param shared_messages: ids of messages are long, because fields are behind them; each travels once in a frame.
+    :raises IllegalArgumentException: the columns differ in length.
+    """
+    n, columns = length_of(batch), []
+    for (name, dtype, optional), column in zip(_COLUMNS, batch.values()):
+        if dtype is not None:
+            columns.append(np.zeros(n, dtype) if column is None else to_numbers(column, dtype))
+        elif column is None:
+            columns.append(pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([""])))
+        else:
+            texts = to_strings(column).fill_null("") if optional else to_strings(column)
+            columns.append(texts if name == "message" and not shared_messages else texts.dictionary_encode())
+    return Results.make(columns)
+
+
+def plain(batch: Results) -> Results:
+    """Return the same deltas with texts as pyarrow strings, and numbers as arrays; what they lack is lacking."""
+    columns = zip(_COLUMNS, batch.values())
+    return Results.make([None if column is None else to_strings(column) if dtype is None else to_numbers(column, dtype) for (_, dtype, _), column in columns])
+
+
+def concat(batches: Sequence[Results]) -> Results:
+    """Return plain deltas that lack the same columns, one batch after another."""
+    if len(batches) == 1:
+        return batches[0]
+    columns = zip(*(batch.values() for batch in batches))
+    return Results.make(
+        [None if parts[0] is None else np.concatenate(parts) if isinstance(parts[0], np.ndarray) else pa.concat_arrays(parts) for parts in columns]
+    )
+
+
+def batch_of(rows: Sequence[Results]) -> Results:
+    """Return single deltas as a plain batch; it lacks what all of them lack."""
+    columns = zip(*(row.values() for row in rows))
+    return plain(Results.make([None if column.count(None) == len(column) else list(column) for column in columns]))
+
+
+def without_blanks(batch: Results) -> Results:
+    """Return plain deltas that have arrived with None in place of each "" that stands for nothing; a column of these is lacking."""
+    columns = list(batch.values())
+    for i, (_, dtype, optional) in enumerate(_COLUMNS):
+        if dtype is None and optional and columns[i] is not None:
+            blank = pc.equal(columns[i], "")
+            columns[i] = None if pc.all(blank).as_py() else pc.if_else(blank, None, columns[i])
+    return Results.make(columns)

@@ -37,7 +37,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dskype.bolts.results import match_kernels
-from dskype.bolts.results.deltas import DeltaBatch, check_lengths, numbers_of
+from dskype.bolts.results.deltas import length_of
 from dskype.bolts.results.events import (
     ADD,
     INITIAL,
@@ -53,8 +53,9 @@ from dskype.bolts.results.events import (
     parse_registration,
 )
 from dskype.bolts.results.match_kernels import Names
-from dskype.spouts.columns import read_only, to_strings
+from dskype.spouts.columns import read_only, to_numbers, to_strings
 from dskype.spouts.result_fields import BEHIND_ID
+from dskype.spouts.streams import Results
 from dskype.topology.errors import IllegalArgumentException
 
 __all__ = ["Heads", "MessageKeys", "Records", "delta_records", "heads", "json_names", "match_records", "names_of", "score_texts", "state_values"]
@@ -125,16 +126,14 @@ class Records(NamedTuple):
     result_ids: Any
 
 
-def delta_records(batch: DeltaBatch, fields: bool = False) -> Records:
+def delta_records(batch: Results, fields: bool = False) -> Records:
     """Return the records of deltas, in the order of the batch.
 
     :param fields: whether ids of messages have fields behind them.
     :raises IllegalArgumentException: an unknown op, ``ADD`` or ``SCORE`` without scores and ranks, ``SCORED_MATCH`` without scores, columns of different lengths, or a malformed registration.
     """
-    shared = heads(batch.subscriptions, batch.registrations, batch.metas)
-    ops, scores, ranks = np.asarray(batch.ops, np.int8), batch.scores, batch.ranks
-    n = len(ops)
-    check_lengths(column for column in (shared.keys, ops, batch.messages, batch.watermarks, scores, ranks) if column is not None)
+    shared = heads(batch.subscription, batch.registration, batch.meta)
+    n, ops, scores, ranks = length_of(batch), np.asarray(batch.kind, np.int8), batch.score, batch.rank
     adds, ranked = np.isin(ops, (ADD, SCORE)), scores is not None and ranks is not None
     scored = adds | (ops == SCORED_MATCH)
     if n and (not np.isin(ops, _LEGAL).all() or (not ranked and adds.any()) or (scores is None and scored.any())):
@@ -145,17 +144,17 @@ def delta_records(batch: DeltaBatch, fields: bool = False) -> Records:
                 f"{op} ({OPS[op]}{', with scores and ranks' if op in (ADD, SCORE) else ', with scores' if op == SCORED_MATCH else ''})" for op in _LEGAL
             ),
         )
-    messages = ids = to_strings(batch.messages)
+    messages = ids = to_strings(batch.message)
     if fields:
         ids = _without_fields(messages)
         messages = pc.if_else(pa.array(ops == REMOVE), ids, messages) if (ops == REMOVE).any() else messages
-    marks = pa.array(np.asarray(batch.watermarks, np.int64)).cast(pa.string())
+    marks = pa.array(np.asarray(batch.watermark, np.int64)).cast(pa.string())
     names = pa.array(OPS).take(pa.array(ops))
     ranking = ""
     if scored.any():
-        ranking = _joined(',"score":', score_texts(numbers_of(scores)))
+        ranking = _joined(',"score":', score_texts(to_numbers(scores, np.float64)))
         if adds.any():
-            ranks = _joined(',"rank":', pa.array(np.asarray(numbers_of(ranks), np.int64)).cast(pa.string()))
+            ranks = _joined(',"rank":', pa.array(to_numbers(ranks, np.int64)).cast(pa.string()))
             ranking = _joined(ranking, ranks if adds.all() else pc.if_else(pa.array(adds), ranks, ""))
         if not scored.all():
             ranking = pc.if_else(pa.array(scored), ranking, "")

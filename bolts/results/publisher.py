@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dskype.bolts.results.allowance import Allowance
 from dskype.bolts.results.base import Opening, Removal, State
-from dskype.bolts.results.deltas import DeltaBatch
+from dskype.bolts.results.deltas import encoded
 from dskype.bolts.results.events import ADD, EVENTS, MATCHES, METAS, event_record, limited_record, parse_registration
 from dskype.bolts.results.formats import MessageKeys, delta_records, heads, json_names, match_records, names_of, state_values
 from dskype.bolts.results.kafka_store import KafkaStore
 from dskype.bolts.results.match_kernels import Names
 from dskype.spouts.columns import to_strings
 from dskype.spouts.result_fields import AT_ONCE_BYTES
-from dskype.spouts.streams import Lists
+from dskype.spouts.streams import Lists, Results
 from dskype.spouts.topics import Topics
 from dskype.topology.config import RECORD_BYTES
 from dskype.topology.errors import IllegalArgumentException
@@ -37,7 +38,7 @@ class ResultPublisher:
     The columns of a call have one entry per row, in the order of publication, as arrays or lists of plain values. A publisher
     has no state to keep. ``wants_deltas`` and ``wants_states`` tell which calls have an effect (``dskype.results``).
 
-    Deltas travel to the result bolt as columns, one tuple per delta, on stream ``results`` (:meth:`DeltaBatch.encode`). A tuple of
+    Deltas travel to the result bolt as columns, one tuple per delta, on stream ``results`` (:func:`~dskype.bolts.results.deltas.encoded`). A tuple of
     stream ``lists`` is (subscription, kind, record), with one of these records::
 
         topk    [registration, watermark, messages, scores]      in rank order; None, None: removed
@@ -87,41 +88,38 @@ class ResultPublisher:
 
     # -- publishing -----------------------------------------------------------------------------------------------------
 
-    def deltas(self, batch: DeltaBatch) -> int:
+    def deltas(self, batch: Results) -> int:
         """Publish changes of top-k lists, and matches of boolean and threshold subscriptions.
 
         With ``dskype.results: topk`` only matches are published, because no list contains them.
 
         :returns: number of published deltas.
         """
-        ops = np.asarray(batch.ops)
+        ops = np.asarray(batch.kind)
         if not self.wants_deltas and (kept := np.isin(ops, MATCHES)).sum() < len(ops):
-            batch = batch._replace(ranks=None).select(np.flatnonzero(kept))
+            batch = replace(batch, rank=None).take(np.flatnonzero(kept))
             ops = ops[kept]
         if not len(ops):
             return 0
-        if (batch.scores is None or batch.ranks is None) and (ops == ADD).any():
-            raise IllegalArgumentException(
-                "Deltas that add need scores and ranks.", given={"scores": batch.scores is not None, "ranks": batch.ranks is not None}
-            )
+        if (batch.score is None or batch.rank is None) and (ops == ADD).any():
+            raise IllegalArgumentException("Deltas that add need scores and ranks.", given={"scores": batch.score is not None, "ranks": batch.rank is not None})
         (self.emit_deltas if self._via_bolt else self.write_deltas)(batch)
         return len(ops)
 
-    def emit_deltas(self, batch: DeltaBatch) -> None:
+    def emit_deltas(self, batch: Results) -> None:
         """Emit deltas on stream ``results``, whatever ``dskype.results`` says."""
-        if len(batch.subscriptions):
-            batch.encode(shared_messages=self._fields).emit_batch(self._collector)
+        if len(batch.subscription):
+            encoded(batch, shared_messages=self._fields).emit_batch(self._collector)
 
-    def write_deltas(self, batch: DeltaBatch) -> None:
+    def write_deltas(self, batch: Results) -> None:
         """Write deltas to Kafka, without the metas that are too many bytes; see :func:`~dskype.bolts.results.formats.delta_records`."""
-        if batch.metas is not None and self._allowance is not None:
-            names = to_strings(batch.subscriptions)  # once for both
-            metas, lacking = self._allowance.metas(names, batch.metas)
-            batch = batch._replace(subscriptions=names, metas=metas)
+        if batch.meta is not None and self._allowance is not None:
+            names = to_strings(batch.subscription)  # once for both
+            metas, lacking = self._allowance.metas(names, batch.meta)
+            batch = replace(batch, subscription=names, meta=metas)
             for setting in METAS:
                 if rows := [row for row, cause in lacking if cause == setting]:
-                    some = batch.select(np.array(rows))
-                    self.tell(zip(*map(column_to_list, (some.subscriptions, some.registrations, some.watermarks))), setting)
+                    self.tell(batch.take(np.array(rows)).each("subscription", "registration", "watermark"), setting)
         keys, values, result_ids = delta_records(batch, self._fields)
         self._collector.send_records(self._topics.results, keys, values, [("result-id", result_ids)])
 
@@ -134,14 +132,14 @@ class ResultPublisher:
         for keys, values, result_ids in match_records(messages, rows, subscriptions, names, self._task, self._grouped_bytes, self._fields):
             self._collector.send_records(self._topics.matches, keys, values, [("result-id", result_ids)])
 
-    def merged_matches(self, batch: DeltaBatch) -> None:
+    def merged_matches(self, batch: Results) -> None:
         """Write matches to Kafka, those of a message together; the batch is in any order, and has sequence numbers."""
-        order = np.lexsort((batch.seqs, batch.watermarks))
-        batch = batch._replace(metas=None, positions=None).select(order)
-        first = np.concatenate(([True], batch.seqs[1:] != batch.seqs[:-1]))[: len(order)]
-        shared = batch.subscriptions.dictionary_encode()
+        order = np.lexsort((batch.seq, batch.watermark))
+        batch = replace(batch, meta=None, position=None).take(order)
+        first = np.concatenate(([True], batch.seq[1:] != batch.seq[:-1]))[: len(order)]
+        shared = batch.subscription.dictionary_encode()
         self.matches(
-            MessageKeys(batch.messages.take(np.flatnonzero(first)), batch.watermarks[first], batch.seqs[first]),
+            MessageKeys(batch.message.take(np.flatnonzero(first)), batch.watermark[first], batch.seq[first]),
             np.cumsum(first, dtype=np.int32) - np.int32(1),
             shared.indices.to_numpy().astype(np.int32),
             names_of(json_names(shared.dictionary)),

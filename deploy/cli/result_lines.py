@@ -122,7 +122,7 @@ class Texts:
 
 
 def carried_text(fields: Mapping[str, Any] | None) -> str | None:
-    """Return the fields of a message as text: the one called ``text`` as it is, others with their names; None if there are none."""
+    """Return fields as text: the one called ``text`` as it is, others with their names; None if there are none."""
     if not fields:
         return None
     parts = [value if name == "text" and isinstance(value, str) else f"{name}={_shown(value)}" for name, value in fields.items()]
@@ -134,12 +134,11 @@ def _shown(value: Any) -> str:
 
 
 def result_line(result: Result, text: str | None, half_life_ms: float | None = None) -> str:
-    """Return a delta as a line: time, operation, rank, score, subscription, object, message, and its text or fields. With a half-life the score is what is left at the watermark."""
-    text = carried_text(result.fields) or text
+    """Return a delta as a line: time, operation, rank, score, subscription, object, message, its text or fields, and what else the record has. With a half-life the score is what is left at the watermark."""
     rank = "" if result.rank is None else f"#{result.rank}"
     half_life_ms = None if result.rank is None else half_life_ms  # matches have plain scores
     score = "" if not isinstance(result.score, (int, float)) else f"{score_left(result.score, result.watermark, half_life_ms):.6f}"
-    words = f"  {text}" if text else ""
+    words = "".join(f"  {part}" for part in (carried_text(result.fields) or text, carried_text(result.more)) if part)
     what = f"{clean(result.op, 12):<6} {clean(rank, 8):>4} {score:>9}"
     return f"{clock_text(result.time_ms)}  {what}  {clean(result.subscription, 60)}  {of_object(result.object)}{clean(result.message, 60)}{words}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from dataclasses import fields as dataclass_fields
 from typing import Any, Self, cast
 
 from dskype.spouts.record_values import RecordError, refusal
@@ -179,6 +180,11 @@ class Result:
         """Whether it is a match that was there already when the subscription became active."""
         return self.value.get("initial") is True
 
+    @property
+    def more(self) -> dict[str, Any]:
+        """What the record has beside that: fields of topologies newer than this client."""
+        return {name: found for name, found in self.value.items() if name not in _KNOWN}
+
     @classmethod
     def all_of(cls, record: Any, subscriptions: Collection[str] | None = None) -> list[Result]:
         """Parse a record of the results or of grouped matches, which has a result for each of its subscriptions; [] if it is neither.
@@ -230,6 +236,9 @@ class Result:
             _carried(value).get("fields"),
             value.get("object"),
         )
+
+
+_KNOWN = frozenset(field.name for field in dataclass_fields(Result)) | {"v", "initial", "meta_omitted", "fields_omitted"}
 
 
 def _identity(record: Any, value: Mapping[str, Any]) -> str:

@@ -65,7 +65,7 @@ def _results(record: Any, wanted: Collection[str] | None) -> list[Found]:
         Found(
             r.subscription,
             "result",
-            {**r.value, "message_id": id_text(r.message), "time_ms": r.time_ms, "result_id": r.result_id},
+            {**r.value, "message_id": id_text(r.message), "time_ms": r.time_ms, "result_id": r.result_id, **({"more": r.more} if r.more else {})},
             json.dumps([r.subscription, r.result_id]),
         )
         for r in Result.all_of(record, wanted)

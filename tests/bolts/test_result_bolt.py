@@ -10,7 +10,6 @@ import pytest
 from dskype.bolts import results
 from dskype.bolts.result_bolt import ResultBolt
 from dskype.bolts.results.base import Opening, StoreUnavailable
-from dskype.bolts.results.deltas import DeltaBatch
 from dskype.bolts.results.events import ADD, MATCH, REMOVE
 from dskype.bolts.results.publisher import ResultPublisher
 from dskype.bolts.results.redis_store import RedisStore
@@ -87,7 +86,7 @@ class Made(BatchBolt):
         for rows, metas in ((with_metas, ['{"x":1}'] * len(with_metas)), (without, None)):
             names, places, marks, ops, scores, messages, ranks = map(list, zip(*rows)) if rows else ([] for _ in range(7))
             self.publisher.deltas(
-                DeltaBatch(subscriptions=names, registrations=places, ops=ops, watermarks=marks, messages=messages, scores=scores, ranks=ranks, metas=metas)
+                streams.Results(subscription=names, registration=places, kind=ops, watermark=marks, message=messages, score=scores, rank=ranks, meta=metas)
             )
         if states:
             names, places, marks, lists, scores = map(list, zip(*states))

@@ -22,11 +22,11 @@ function cell({ score }, watermark) {
 // As a number, an id of 64 bits would be rounded.
 const MESSAGE = ["Message", ({ message_id }) => message_id, "long"];
 
-/** Return what a result says of its message: the fields that it carries, otherwise the text, if it is known. */
-const said = ({ text, fields }) =>
-  fields
-    ? Object.entries(fields).map(([name, value]) => (name === "text" && typeof value === "string" ? value : `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`)).join("; ")
-    : text ?? "";
+const shown = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+const named = (fields) => Object.entries(fields).map(([name, value]) => (name === "text" && typeof value === "string" ? value : `${name}: ${shown(value)}`)).join("; ");
+
+/** Return what a result says of its message: the fields that it carries, otherwise the text, if it is known; and what else its record has. */
+const said = ({ text, fields, more }) => [fields ? named(fields) : text, named(more ?? {})].filter(Boolean).join("; ");
 const TEXT = ["Text", said, "long"];
 
 const RANK = ["Rank", ({ rank }) => (rank ? String(rank) : ""), "number"];

@@ -2,19 +2,31 @@
 
 import itertools
 import random
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from dskype.bolts.merging.merger import Delta, Event, Merger, TopkList
+from dskype.bolts.merging.merger import Event, Merger, TopkList
 from dskype.bolts.protocol.merging import PART, Begin, Finish, ReplicaDropped, ReplicaGone, ReplicaList
 from dskype.bolts.ranked_lists import RankedList
 from dskype.bolts.results.base import Removal
-from dskype.bolts.results.deltas import DeltaBatch
 from dskype.bolts.results.events import ADD, REMOVE
+from dskype.spouts.streams import Results
 from dskype.topology.core.values import pack_state, unpack_state
-from dskype.topology.tuples import column_to_list
+
+
+class Delta(NamedTuple):
+    subscription: str
+    registration: str
+    kind: int
+    watermark: int
+    message: str
+    score: float = 0.0
+    rank: int = 0
+    meta: str | None = None
 
 
 def columns(*entries):
@@ -36,15 +48,15 @@ def gone(meta=None, base=None, registration="0-1"):
 def change(merger, task, *rows, registration="0-1"):
     """Have changes of a task's list merged: (op, watermark, seq, position, score, message)."""
     kinds, watermarks, seqs, positions, scores, messages = zip(*rows)
-    batch = DeltaBatch(
-        subscriptions=None,
-        registrations=pa.array([registration] * len(rows)),
-        ops=np.array(kinds, np.int8) + PART,
-        watermarks=np.array(watermarks),
-        messages=pa.array(messages),
-        scores=np.array(scores, float),
-        seqs=np.array(seqs),
-        positions=np.array(positions),
+    batch = Results(
+        subscription=None,
+        registration=pa.array([registration] * len(rows)),
+        kind=np.array(kinds, np.int8) + PART,
+        watermark=np.array(watermarks),
+        message=pa.array(messages),
+        score=np.array(scores, float),
+        seq=np.array(seqs),
+        position=np.array(positions),
     )
     return merger.receive_changes(task, batch).tolist()
 
@@ -54,8 +66,9 @@ def taken(merger):
     batches, events, items, lists = merger.pop_publication()
     deltas = []
     for batch in reversed(batches):  # that of the fast path comes first
-        given = batch._replace(metas=[None] * len(batch.ops) if batch.metas is None else batch.metas)
-        deltas += [Delta(*row) for row in zip(*map(column_to_list, given[:8]), strict=True)]
+        n = len(batch.kind)
+        given = replace(batch, **{name: [default] * n for name, default in Delta._field_defaults.items() if getattr(batch, name) is None})
+        deltas += map(Delta._make, given.each(*Delta._fields))
     if lists is not None:
         messages, scores, bounds = lists.messages.to_pylist(), lists.scores.tolist(), lists.offsets.tolist()
         items = items + [
@@ -74,7 +87,7 @@ def taken(merger):
 def ops(merger):
     """Return (op, message, rank, watermark) of the deltas, and the events and lists."""
     deltas, events, items = taken(merger)
-    return [("add" if d.op == ADD else "remove", d.message, d.rank, d.watermark) for d in deltas], [(e.event, e.watermark) for e in events], items
+    return [("add" if d.kind == ADD else "remove", d.message, d.rank, d.watermark) for d in deltas], [(e.event, e.watermark) for e in events], items
 
 
 def test_one_replica_is_passed_on_once_it_has_begun():
@@ -149,7 +162,7 @@ def test_a_registration_is_published_after_the_one_before_has_been_taken_back():
     assert taken(merger) == ([], [], [])
     merger.receive("s", 7, gone('{"x":1}', columns((3, 0.5))))
     deltas, events, items = taken(merger)
-    assert [(d.registration, d.op, d.meta, d.watermark) for d in deltas] == [("0-1", REMOVE, '{"x":1}', 5), ("0-2", ADD, None, 5)]
+    assert [(d.registration, d.kind, d.meta, d.watermark) for d in deltas] == [("0-1", REMOVE, '{"x":1}', 5), ("0-2", ADD, None, 5)]
     assert [(e.registration, e.event) for e in events] == [("0-1", "removed"), ("0-2", "active")]
     assert [type(item) for item in items] == [TopkList] and len(merger) == 0
 

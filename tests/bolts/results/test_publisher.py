@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 from dskype.bolts.results import formats
-from dskype.bolts.results.deltas import DeltaBatch
 from dskype.bolts.results.events import ADD, MATCH, REMOVE
 from dskype.bolts.results.formats import MessageKeys, json_names, names_of
 from dskype.bolts.results.publisher import ResultPublisher
@@ -16,6 +15,7 @@ from dskype.spouts.result_fields import ResultFields
 from dskype.topology import IllegalArgumentException
 from dskype.topology.core.frames import OutRecords
 from dskype.topology.tuples import column_to_list
+from tests.bolts.results.batches import batch
 
 
 class Collector:
@@ -47,38 +47,38 @@ def mixed(n, seed):
     rng = random.Random(seed)
     which = [rng.randrange(7) for _ in range(n)]
     return dict(
-        subscriptions=[f"s{w}" for w in which],
-        registrations=[f"0-{w}" for w in which],
-        ops=np.array([rng.randrange(3) for _ in range(n)], np.int8),
-        messages=[json.dumps(rng.choice([i, f"m{i}"])) for i in range(n)],
-        scores=np.array([rng.random() for _ in range(n)]),
-        ranks=np.array([rng.randrange(1, 9) for _ in range(n)], np.int32),
-        watermarks=np.arange(n, dtype=np.int64),
-        metas=[None if w % 2 else f'{{"w":{w}}}' for w in which],
+        subscription=[f"s{w}" for w in which],
+        registration=[f"0-{w}" for w in which],
+        kind=np.array([rng.randrange(3) for _ in range(n)], np.int8),
+        message=[json.dumps(rng.choice([i, f"m{i}"])) for i in range(n)],
+        score=np.array([rng.random() for _ in range(n)]),
+        rank=np.array([rng.randrange(1, 9) for _ in range(n)], np.int32),
+        watermark=np.arange(n, dtype=np.int64),
+        meta=[None if w % 2 else f'{{"w":{w}}}' for w in which],
     )
 
 
 def test_deltas_go_to_the_results_topic_in_order():
     publisher, collector = made()
     columns = mixed(300, 1)
-    assert publisher.deltas(DeltaBatch(**columns)) == 300
+    assert publisher.deltas(batch(**columns)) == 300
     assert {topic for topic, *_ in collector.records} == {"t.results"}
     values = [json.loads(value) for _, _, value, _ in collector.records]
     assert [v["watermark"] for v in values] == list(range(300))
-    assert [v["subscription"] for v in values] == columns["subscriptions"]
-    assert [v.get("meta") for v in values] == [m and json.loads(m) for m in columns["metas"]]
-    assert [v.get("score") for v in values] == [s if op == ADD else None for s, op in zip(columns["scores"].tolist(), columns["ops"])]
-    assert [key for _, key, _, _ in collector.records] == [s.encode() for s in columns["subscriptions"]]
+    assert [v["subscription"] for v in values] == columns["subscription"]
+    assert [v.get("meta") for v in values] == [m and json.loads(m) for m in columns["meta"]]
+    assert [v.get("score") for v in values] == [s if op == ADD else None for s, op in zip(columns["score"].tolist(), columns["kind"])]
+    assert [key for _, key, _, _ in collector.records] == [s.encode() for s in columns["subscription"]]
     assert len({headers["result-id"] for *_, headers in collector.records}) == 300
 
 
 def test_a_registration_that_appears_under_two_subscriptions_is_not_mixed_up():
     publisher, collector = made()
     for name in "abab":
-        publisher.deltas(DeltaBatch([name], ["0-1"], [REMOVE], [1], ["1"]))
+        publisher.deltas(batch([name], ["0-1"], [REMOVE], [1], ["1"]))
     assert [json.loads(v)["subscription"] for _, _, v, _ in collector.records] == list("abab")
     publisher, collector = made(via_bolt=True)
-    publisher.deltas(DeltaBatch(list("abab"), ["0-1"] * 4, [REMOVE] * 4, [1, 2, 3, 4], ["1"] * 4))
+    publisher.deltas(batch(list("abab"), ["0-1"] * 4, [REMOVE] * 4, [1, 2, 3, 4], ["1"] * 4))
     assert [(name, watermark) for name, _, _, watermark, *_ in collector.tuples] == [("a", 1), ("b", 2), ("a", 3), ("b", 4)]
 
 
@@ -86,10 +86,10 @@ def test_without_deltas_matches_are_published_all_the_same():
     publisher, collector = made("topk")
     columns = mixed(100, 3)
     assert not publisher.wants_deltas
-    assert publisher.deltas(DeltaBatch(**columns)) == len(collector.records) == int((columns["ops"] == MATCH).sum())
-    expected = [i for i in range(100) if columns["ops"][i] == MATCH]
+    assert publisher.deltas(batch(**columns)) == len(collector.records) == int((columns["kind"] == MATCH).sum())
+    expected = [i for i in range(100) if columns["kind"][i] == MATCH]
     assert [json.loads(v)["watermark"] for _, _, v, _ in collector.records] == expected
-    assert [json.loads(v).get("meta") for _, _, v, _ in collector.records] == [columns["metas"][i] and json.loads(columns["metas"][i]) for i in expected]
+    assert [json.loads(v).get("meta") for _, _, v, _ in collector.records] == [columns["meta"][i] and json.loads(columns["meta"][i]) for i in expected]
 
 
 def test_states_go_to_the_compacted_topic_and_only_if_they_are_wanted():
@@ -131,7 +131,7 @@ def test_a_removal_is_an_event_and_a_null_state():
 def test_nothing_at_all_is_no_record():
     for via_bolt in (False, True):
         publisher, collector = made(via_bolt=via_bolt)
-        assert publisher.deltas(DeltaBatch([], [], [], [], [], [], [])) == 0
+        assert publisher.deltas(batch([], [], [], [], [], [], [])) == 0
         assert publisher.states([], [], [], [0], [], []) == 0
         assert publisher.events([], [], [], []) == 0
         assert publisher.removed([], [], []) == 0
@@ -141,26 +141,26 @@ def test_nothing_at_all_is_no_record():
 def test_by_way_of_the_result_bolt_deltas_travel_as_columns():
     publisher, collector = made(via_bolt=True)
     columns = mixed(500, 4)
-    publisher.deltas(DeltaBatch(**columns))
+    publisher.deltas(batch(**columns))
     assert not collector.records
     assert collector.tuples == [
         (subscription, registration, op, watermark, message, score, rank, meta or "", 0, 0)
         for subscription, registration, op, watermark, message, score, rank, meta in zip(
-            columns["subscriptions"],
-            columns["registrations"],
-            columns["ops"].tolist(),
-            columns["watermarks"].tolist(),
-            columns["messages"],
-            columns["scores"].tolist(),
-            columns["ranks"].tolist(),
-            columns["metas"],
+            columns["subscription"],
+            columns["registration"],
+            columns["kind"].tolist(),
+            columns["watermark"].tolist(),
+            columns["message"],
+            columns["score"].tolist(),
+            columns["rank"].tolist(),
+            columns["meta"],
         )
     ]
 
 
 def test_what_is_not_given_of_deltas_is_empty_on_the_way():
     publisher, collector = made(via_bolt=True)
-    publisher.deltas(DeltaBatch(["s", "t"], ["0-1", "0-2"], [REMOVE, MATCH], np.array([3, 4]), ["1", '"x"']))
+    publisher.deltas(batch(["s", "t"], ["0-1", "0-2"], [REMOVE, MATCH], np.array([3, 4]), ["1", '"x"']))
     assert collector.tuples == [("s", "0-1", REMOVE, 3, "1", 0.0, 0, "", 0, 0), ("t", "0-2", MATCH, 4, '"x"', 0.0, 0, "", 0, 0)]
 
 
@@ -168,13 +168,13 @@ def test_bad_input_is_refused_where_it_is_given():
     for via_bolt in (False, True):
         publisher, collector = made(via_bolt=via_bolt)
         with pytest.raises(IllegalArgumentException, match="add need scores and ranks"):
-            publisher.deltas(DeltaBatch(["s"], ["0-1"], [ADD], [1], ["1"]))
+            publisher.deltas(batch(["s"], ["0-1"], [ADD], [1], ["1"]))
         with pytest.raises(IllegalArgumentException, match="event is not known"):
             publisher.events(["s"], ["0-1"], ["gone"], [1])
         with pytest.raises(IllegalArgumentException, match="A registration is"):
             publisher.events(["s"], ["here"], ["active"], [1])
         with pytest.raises(ValueError):
-            publisher.deltas(DeltaBatch(["s"], ["0-1"], [REMOVE, REMOVE], [1], ["1"]))
+            publisher.deltas(batch(["s"], ["0-1"], [REMOVE, REMOVE], [1], ["1"]))
         assert not collector.records and not collector.tuples
 
 
@@ -271,15 +271,15 @@ def test_many_matches_are_written_in_parts(monkeypatch):
 
 def test_merged_matches_are_grouped_by_message_whatever_their_order():
     publisher, collector = made(matches="grouped", task=9, via_bolt=True)
-    batch = DeltaBatch(
+    given = batch(
         pa.array(["b", "a", "a", "c", "b"]),
         pa.array(["0-1"] * 5),
         np.full(5, MATCH, np.int8),
         np.array([5, 5, 4, 5, 4]),
         pa.array(["1", "2", "3", "1", "3"]),
-        seqs=np.array([8, 7, 6, 8, 6]),
+        seq=np.array([8, 7, 6, 8, 6]),
     )
-    publisher.merged_matches(batch)
+    publisher.merged_matches(given)
     assert [json.loads(value) for _, _, value, _ in collector.records] == [
         {"v": 1, "message": message, "watermark": watermark, "task": 9, "subscriptions": names}
         for message, watermark, names in ((3, 4, ["a", "b"]), (2, 5, ["a"]), (1, 5, ["b", "c"]))

@@ -75,6 +75,14 @@ def test_with_a_half_life_lines_show_what_is_left_of_scores():
     assert topk_lines(state, {}, 2000.0) == ["   1  0.500000  7"] and topk_lines(state, {}) == ["   1  1.000000  7"]
 
 
+def test_a_line_of_tail_ends_with_what_is_new_in_a_result():
+    value = {"v": 1, "op": "match", "subscription": "s", "message": "m", "watermark": 1, "meta": 1, "note": HOSTILE, "count": 2, "object": "o", "initial": True}
+    result = Result.from_record(SimpleNamespace(value=json.dumps(value).encode(), timestamp=0, headers=[]))
+    line = result_line(result, "tea")
+    assert "  s  o  m  tea  note=" in line and line.endswith(" count=2") and not steers(line)
+    assert result_line(result, None).endswith(line.partition("  tea")[2])
+
+
 def test_notes_and_errors_have_no_escapes(capsys):
     say(f"error: there is no subscription {HOSTILE}")
     assert not steers(capsys.readouterr().err)

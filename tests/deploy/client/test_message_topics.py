@@ -77,6 +77,14 @@ def test_results_and_lists_have_the_fields_of_their_messages():
     assert state.fields == [{"a": 1}, None] and state.as_json() == topk and state.entries == [(1, 0.5), (2, 0.25)] and state.objects == ()
 
 
+def test_a_result_keeps_what_a_newer_topology_says_of_it():
+    known = {"v": 1, "subscription": "s", "watermark": 1, "op": "match", "message": 7, "score": 0.5, "rank": 1, "meta": {"a": 1}, "object": "o", "fields": {}}
+    known |= {"initial": True, "meta_omitted": True, "fields_omitted": True}
+    for more in ({}, {"note": "x", "count": 2}):
+        one = Result.from_record(SimpleNamespace(value=json.dumps(known | more).encode(), timestamp=5, headers=[]))
+        assert one.more == more and one.value == known | more
+
+
 def test_a_move_to_degrees_takes_the_scale_away():
     fields = {"type": "topk", "text": "tea", "lat": 1, "lon": 2, "k": 3, "alpha": 0.5, "distance": "metres", "scale_m": 500}
     plain = {name: value for name, value in fields.items() if name not in ("distance", "scale_m")}

@@ -170,14 +170,14 @@ def test_lists_count_with_the_messages_that_came_after_the_last_one():
 
 
 def test_deltas_of_the_product_are_read():
-    from dskype.bolts.results.deltas import DeltaBatch
     from dskype.bolts.results.events import ADD
     from dskype.bolts.results.formats import delta_records
+    from tests.bolts.results.batches import batch
 
     found = Latencies({70: (100, b'"x"'), 71: (100, b"18")})
     names, metas = ['we"ird,"op":"add"', "s2"], ['{"op":"add"}', None]
-    batch = DeltaBatch(names, ["0-1", "0-2"], [ADD, ADD], [70, 71], ['"x"', "18"], [0.25, 1e-9], [1, 2], metas)
-    for value in delta_records(batch).values.to_pylist():
+    given = batch(names, ["0-1", "0-2"], [ADD, ADD], [70, 71], ['"x"', "18"], [0.25, 1e-9], [1, 2], metas)
+    for value in delta_records(given).values.to_pylist():
         found.add_delta(value.encode(), 150)
     assert found.first == {70: 50, 71: 50}
 

@@ -70,8 +70,9 @@ def test_one_that_is_there_is_followed_from_its_published_list_on(browser, kafka
     browser.open(f"{served.url}#sub=park")
     browser.wait("document.querySelectorAll('#list tbody tr').length === 2")  # the records are years old, so only what comes from now on is read
     write_result(kafka, topics, "park", 7, score=0.45)
-    write_result(kafka, topics, "park", 8, score=0.45)
+    write_result(kafka, topics, "park", 8, score=0.45, note="<b>new</b>")
     browser.wait("document.querySelectorAll('#list tbody tr').length === 4")
+    assert [r["Text"] for r in browser.rows("#changes")] == ["note: <b>new</b>", ""]  # what a newer topology says of a result
     assert [r["Message"] for r in browser.rows("#list")] == ["m1", "m8", "m7", "m2"]  # of equal scores the newer first
     browser.open(f"{served.url}#sub=nothing")
     browser.wait("document.querySelector('#answer').innerText.includes('There is no subscription nothing')")
