@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import operator
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -274,7 +274,7 @@ class BufferStore:
         for slot, at, (length, _, frozen, k, limit, state), theta, key in zip(*(column.tolist() for column in columns)):
             entries = rows[at : at + length]
             listed = entries[:frozen] if state != kernels.ACTIVE else entries
-            assert all(map(operator.gt, listed, listed[1:])), (slot, listed)
+            assert all(itertools.starmap(tuple.__gt__, itertools.pairwise(listed))), (slot, listed)
             assert len({seq for _, _, seq in listed}) == len(listed)
             if state == kernels.ACTIVE:
                 assert 1 <= k <= limit and frozen == 0
