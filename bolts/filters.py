@@ -165,8 +165,6 @@ class Filters:
 
     def programs(self, slots: np.ndarray) -> Programs:
         """Return the programs of slots (int32[n]), in that order."""
-        if not self._size:
-            return Programs.of(None, len(slots))
         lines = np.zeros((len(slots), LINE), np.int64)
         known = slots < len(self._lines.array)
         lines[known] = self._lines.array[slots[known]]
