@@ -173,8 +173,8 @@ def polygons_touch(polygon: list[Ring], other: list[Ring]) -> bool:
     for first, second in ((polygon, other), (other, polygon)):
         if any(in_polygon(second, lat, lon) for ring in first for lon, lat in ring):
             return True
-    (first, last), (west, east), own = span_of(polygon), span_of(other), edges_of(polygon)
-    turns = [turn for turn in range(-3, 4) if west + 360 * turn <= last and first <= east + 360 * turn]
+    (own_west, own_east), (west, east), own = span_of(polygon), span_of(other), edges_of(polygon)
+    turns = [turn for turn in range(-3, 4) if west + 360 * turn <= own_east and own_west <= east + 360 * turn]
     turned = [tuple((x + 360 * turn, y) for x, y in edge) for edge in edges_of(other) for turn in turns]
     return any(edges_meet(a, b) for a in own for b in turned)
 
