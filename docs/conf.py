@@ -7,6 +7,7 @@ replaced by what the code says of itself. Pages stay plain Markdown, so that the
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 import generated
+
+gc.set_threshold(200_000, 50, 100)  # all pages stay in memory as trees of small objects: looking at them again and again takes a fifth of the time
 
 project = "DSkype"
 author = copyright = "The DSkype authors"

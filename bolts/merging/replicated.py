@@ -12,6 +12,7 @@ from dskype.bolts.merging.merger import Merger, Publication
 from dskype.bolts.protocol.merging import Begin, Finish, decode_replica_message
 from dskype.bolts.results.deltas import concat, encoded, plain
 from dskype.bolts.results.events import INITIAL, MATCHES
+from dskype.spouts.columns import distinct
 from dskype.spouts.streams import Registrations, Results
 from dskype.topology.tuples import TupleBatch
 
@@ -39,7 +40,7 @@ class ReplicatedResults(ResultStrategy):
             left = self._merger.receive_changes(task, batch)
             rows = None if left.all() else np.flatnonzero(left)
         else:
-            if len(waits := np.setdiff1d(np.flatnonzero(found), initial)):
+            if len(waits := np.setdiff1d(np.flatnonzero(found), initial, assume_unique=True)):
                 self._matches.append(replace(batch, position=None).take(waits))
             rows = np.flatnonzero(~found)
             if len(rows):
@@ -50,7 +51,7 @@ class ReplicatedResults(ResultStrategy):
         elif rows is None:  # there are no matches
             return batch
         elif len(initial):
-            rows = np.union1d(rows, initial)
+            rows = distinct(rows, initial)
         return replace(batch, seq=None, position=None).take(rows) if len(rows) else None
 
     def keeps_list(self, registration: str, task: int) -> bool:

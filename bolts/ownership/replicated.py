@@ -29,6 +29,7 @@ from dskype.bolts.topk_subscriptions import BEFORE_ALL, TopkSubscriptions
 from dskype.distribution import distributor_of_plan, summarizes
 from dskype.distribution.subscriptions import TopkSubscription
 from dskype.spouts import streams
+from dskype.spouts.columns import distinct
 from dskype.spouts.settings import Settings
 
 __all__ = ["ReplicatedOwner"]
@@ -249,7 +250,7 @@ class ReplicatedOwner(OwnerStrategy):
         """Merge answers; replicas whose lists are now known send them."""
         bases = self._replicas.bases(slots)
         changes = self._topk.resolve(slots, answers)
-        known = np.setdiff1d(slots, changes.due)
+        known = distinct(slots[~np.isin(slots, changes.due)])
         self._replicas.record_resolved(known)
         self._settle(known, bases)
         return changes

@@ -55,33 +55,42 @@ class DecayingWindow(MessageWindow):
         least = np.full(queries.n, -np.inf) if thresholds is None else np.asarray(thresholds, np.float64)
         best = _Best(queries, least)
         open_rows, end, length = np.flatnonzero(queries.wanted > 0), 0, max(1, int(_FIRST * self.half_life_ms))
+        lowest = best.lowest()
         while len(open_rows) and end < extent:
             size = min(length, extent - end)
-            self._add_slice(best, open_rows, end, size, diagonal_deg)
+            if self._add_slice(best, lowest, open_rows, end, size, diagonal_deg):
+                lowest = best.lowest()
             end, length = end + size, int(_GROWTH * length) + 1
             above = time_scores(np.repeat(_HIGHEST, len(open_rows)), queries.watermark[open_rows] - end, self.half_life_ms)
-            open_rows = open_rows[best.lowest()[open_rows] <= above]
+            open_rows = open_rows[lowest[open_rows] <= above]
         return best.lists
 
-    def _add_slice(self, best: _Best, rows: np.ndarray, end: int, size: int, diagonal_deg: float) -> None:
-        """Add the best messages with ``watermark - end - size < position <= watermark - end`` to the answers at ``rows``."""
+    def _add_slice(self, best: _Best, lowest: np.ndarray, rows: np.ndarray, end: int, size: int, diagonal_deg: float) -> bool:
+        """Add the best messages with ``watermark - end - size < position <= watermark - end`` to the answers at ``rows``; tell whether there are any.
+
+        :param lowest: what :meth:`_Best.lowest` returns.
+        :param rows: in rising order, as everywhere here.
+        """
         queries = best.queries
         todo, asked = rows, queries.wanted[rows].copy()
         parts: list[tuple[np.ndarray, RankedLists]] = []
-        lowest = best.lowest()
         while len(todo):
             until = queries.watermark[todo] - end
-            part = queries.select(todo)._replace(watermark=until, wanted=asked)
-            found = self.window.topk(part, size, diagonal_deg, least_scores(lowest[todo], until, self.half_life_ms))
-            full = np.diff(found.offsets) >= asked
+            part = queries if len(todo) == queries.n else queries.select(todo)
+            found = self.window.topk(part._replace(watermark=until, wanted=asked), size, diagonal_deg, least_scores(lowest[todo], until, self.half_life_ms))
+            if not len(found.seqs):  # often: slices are short where the half-life is
+                break
+            full = np.flatnonzero(np.diff(found.offsets) >= asked)
             ranked = _by_time(found, self.half_life_ms)
-            bound = np.full(len(todo), -np.inf)
-            bound[full] = time_scores(found.scores[found.offsets[1:][full] - 1], until[full], self.half_life_ms)
-            lasts = best.lowest_with(todo, ranked)
-            done = ~full | (lasts > bound)
+            done = np.full(len(todo), True)
+            if len(full):
+                bound = time_scores(found.scores[found.offsets[1:][full] - 1], until[full], self.half_life_ms)
+                done[full] = best.lowest_with(todo[full], ranked.select(full)[0]) > bound
             parts.append((todo[done], ranked.select(np.flatnonzero(done))[0]))
             todo, asked = todo[~done], np.minimum(_MORE * asked[~done], len(self.window) + 1)
-        best.add(RankedLists.joined(parts, queries.n))
+        if parts:
+            best.add(RankedLists.joined(parts, queries.n))
+        return bool(parts)
 
     def ids(self, seqs: np.ndarray, positions: np.ndarray) -> list[str]:
         """See :meth:`MessageWindow.ids`."""

@@ -28,7 +28,7 @@ from dskype.deploy.machine.folders import OwnedFolder
 from dskype.deploy.machine.java import Java, find_java
 from dskype.deploy.machine.processes import spawn_tied
 
-__all__ = ["BrokerEvent", "EmbeddedBroker", "free_ports", "live_cluster", "port_is_free", "prepare"]
+__all__ = ["BrokerEvent", "EmbeddedBroker", "existing_archive", "free_ports", "live_cluster", "port_is_free", "prepare"]
 
 _WATCH_S = 0.5
 _FAST_S = 60.0
@@ -458,6 +458,15 @@ def _exercise(bootstrap_servers: str) -> None:
         admin.delete_topics(["training"])
     finally:
         admin.close()
+
+
+def existing_archive(classpath: list[Path]) -> Path | None:
+    """Return the class archive of the broker's JVM, or None if it was not written.
+
+    :param classpath: the broker's jars.
+    """
+    archive = _class_archive(find_java(), classpath)
+    return archive if archive.exists() else None
 
 
 def _class_archive(java: Java, classpath: list[Path]) -> Path:

@@ -108,6 +108,18 @@ def edges_of(polygon: list[Ring]) -> list[tuple[Any, Any]]:
     return [edge for ring in polygon for edge in pairwise(unrolled(ring))]
 
 
+def span_of(polygon: list[Ring]) -> tuple[Fraction, Fraction]:
+    """Return the least and the greatest longitude of a polygon, in the plane of :func:`unrolled`."""
+    spans = [_span(ring) for ring in polygon]
+    return min(first for first, _ in spans), max(last for _, last in spans)
+
+
+@lru_cache(4096)
+def _span(ring: Ring) -> tuple[Fraction, Fraction]:
+    lons = [lon for lon, _ in unrolled(ring)]
+    return min(lons), max(lons)
+
+
 def on_edge(x: Fraction, y: Fraction, a: Any, b: Any) -> bool:
     """Tell whether a point of the plane is on the edge from a to b."""
     (ax, ay), (bx, by) = a, b
@@ -124,7 +136,8 @@ def in_polygon(polygon: list[Ring], lat: Any, lon: Any) -> bool:
     lat, lon = Fraction(lat), Fraction(lon)
     if abs(lat) == 90 and reaches(polygon, int(lat)):
         return True
-    inside, turns = poles_of(polygon)[0], [lon + 360 * turn for turn in range(-4, 5)]
+    first, last = span_of(polygon)
+    inside, turns = poles_of(polygon)[0], [x for turn in range(-4, 5) if first <= (x := lon + 360 * turn) <= last]
     for a, b in edges_of(polygon):
         (ax, ay), (bx, by) = a, b
         west, east = min(ax, bx), max(ax, bx)
@@ -160,8 +173,9 @@ def polygons_touch(polygon: list[Ring], other: list[Ring]) -> bool:
     for first, second in ((polygon, other), (other, polygon)):
         if any(in_polygon(second, lat, lon) for ring in first for lon, lat in ring):
             return True
-    turned = [tuple((x + 360 * turn, y) for x, y in edge) for edge in edges_of(other) for turn in range(-3, 4)]
-    own = edges_of(polygon)
+    (first, last), (west, east), own = span_of(polygon), span_of(other), edges_of(polygon)
+    turns = [turn for turn in range(-3, 4) if west + 360 * turn <= last and first <= east + 360 * turn]
+    turned = [tuple((x + 360 * turn, y) for x, y in edge) for edge in edges_of(other) for turn in turns]
     return any(edges_meet(a, b) for a in own for b in turned)
 
 

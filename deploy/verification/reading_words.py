@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import unicodedata
+from collections.abc import Iterator
 
 __all__ = ["UnusableRecord", "decomposed", "folded_bytes", "words_of"]
 
@@ -12,15 +13,18 @@ class UnusableRecord(ValueError):
     """A record that has to be refused; the text says why."""
 
 
-_INVISIBLE = """
+_IGNORABLE = """
     00AD 034F 061C 115F-1160 17B4-17B5 180B-180F 200C-200F 202A-202E 2060-206F 3164 FE00-FE0F FEFF FFA0 FFF0-FFF8 1BCA0-1BCA3 1D173-1D17A E0000-E0FFF
 """
 """Default_Ignorable_Code_Point in Unicode's DerivedCoreProperties.txt, but 200B."""
 
 
-def _is_invisible(character: str) -> bool:
-    ranges = (entry.partition("-") for entry in _INVISIBLE.split())
-    return any(int(first, 16) <= ord(character) <= int(last or first, 16) for first, _, last in ranges)
+def _points(ranges: str) -> Iterator[int]:
+    for first, _, last in (entry.partition("-") for entry in ranges.split()):
+        yield from range(int(first, 16), int(last or first, 16) + 1)
+
+
+_INVISIBLE = frozenset(map(chr, _points(_IGNORABLE)))
 
 
 @functools.cache
@@ -35,7 +39,7 @@ def _kind(character: str) -> str:
 @functools.cache
 def decomposed(character: str) -> str:
     """Return what a character is by its parts (NFKD); nothing if a text is cut as if it were not there."""
-    if _is_invisible(character) or unicodedata.category(character) == "Me":
+    if character in _INVISIBLE or unicodedata.category(character) == "Me":
         return ""
     return unicodedata.normalize("NFKD", character)
 

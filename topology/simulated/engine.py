@@ -145,6 +145,7 @@ class SimulatedTopology:
                 position = query.positions.setdefault((topic, partition), start)
                 if skips and (begin := self.log.begin(topic, partition)) > position:
                     query.positions[topic, partition] = begin
+                    self._report_of(query)
                     query.executors.clear()  # a query whose next records are gone fails, and starts again
 
     def _first(self, spout: KafkaSpout, topic: str, partition: int) -> int:
@@ -203,14 +204,30 @@ class SimulatedTopology:
         self._external_positions(query)
         return {key: (position, end) for key, position in query.positions.items() if (end := self.log.end(*key)) > position}
 
+    def _is_busy(self, query: SimulatedQuery) -> bool:
+        """Tell whether a query has something to read; asked of every query before each batch."""
+        if query.component in self._readers:
+            self._external_positions(query)
+        return self.log.goes_beyond(query.positions)
+
     def run(self, max_batches: int) -> int:
         """Run up to ``max_batches`` batches, while any query has something to read; return how many were run."""
         count = 0
-        while count < max_batches and (busy := [q for q in self._queries.values() if self._available(q)]):
-            count += 1
-            self._run_one(busy)
+        try:
+            while count < max_batches and (busy := list(filter(self._is_busy, self._queries.values()))):
+                count += 1
+                self._run_one(busy)
+        finally:
+            for query in self._queries.values():
+                self._report_of(query)
             self._read_metrics()
         return count
+
+    def _report_of(self, query: SimulatedQuery) -> None:
+        """Let executors report what they have done since they last did: as in the runtime, from time to time and not with each batch."""
+        for _, executor in sorted(query.executors.items()):
+            for record in executor.report():
+                self.log.write(record)
 
     def _run_one(self, busy: list[SimulatedQuery]) -> None:
         """Run a batch of one of the queries that have something to read."""
@@ -230,7 +247,7 @@ class SimulatedTopology:
     def _batch_records(self, ranges: dict[tuple[str, int], tuple[int, int]]) -> list[InRecord]:
         return [r for (topic, partition), (start, stop) in sorted(ranges.items()) for r in self.log.read(topic, partition, start, stop)]
 
-    def _handle(self, query: SimulatedQuery, records: list[InRecord], *, report: bool = True) -> list[OutRecord]:
+    def _handle(self, query: SimulatedQuery, records: list[InRecord]) -> list[OutRecord]:
         by_executor: dict[int, list[InRecord]] = {}
         for record in records:
             task = route(self.plan, query.component, record.topic, record.partition)
@@ -240,7 +257,7 @@ class SimulatedTopology:
             executor = self._executor(query, index)
             if self._snapshot_due(query, executor):
                 self._save(executor, query.batch_id)
-            out += expand_records(executor.handle(query.batch_id, by_executor[index], report=report))
+            out += expand_records(executor.handle(query.batch_id, by_executor[index], report=False))
         return out
 
     def _snapshot_due(self, query: SimulatedQuery, executor: Executor) -> bool:

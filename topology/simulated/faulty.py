@@ -161,7 +161,7 @@ class FaultyTopology(SimulatedTopology):
             if emitted is not None:
                 return emitted
             done.update(ranges)
-            return self._handle(query, records, report=False)
+            return self._handle(query, records)
 
         if (out := self._run_among(self._other_owners(query), [step])) is None:
             query.executors.pop(index, None)
@@ -343,7 +343,7 @@ class FaultyTopology(SimulatedTopology):
             del self._stale[component]
             return
         try:
-            stale.unwritten = self._handle(stale.query, records, report=False)  # its successor waits until it reports no more
+            stale.unwritten = self._handle(stale.query, records)  # its successor waits until it reports no more
             self._commit(stale.query, ranges)
             self._count("stale_batches")
         except JournalTakenError:

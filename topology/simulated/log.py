@@ -103,6 +103,11 @@ class MemoryLog(InboxReader):
         """Return the offset of the next record."""
         return len(self._partitions.get((topic, partition), ()))
 
+    def goes_beyond(self, positions: Mapping[tuple[str, int], int]) -> bool:
+        """Tell whether any partition has records at its position or behind it."""
+        partitions = self._partitions
+        return any(len(partitions.get(key, ())) > position for key, position in positions.items())
+
     def read(self, topic: str, partition: int, start: int, stop: int | None) -> Iterator[InRecord]:
         begin, end = self.begin(topic, partition), self.end(topic, partition)
         stop = max(start, end) if stop is None else stop

@@ -18,7 +18,7 @@ from dskype.deploy.lab.chaos.door import Door
 from dskype.deploy.machine import paths
 from dskype.deploy.machine.broker import EmbeddedBroker, free_ports
 from dskype.deploy.machine.processes import module_command, spawn_tied
-from dskype.topology.runtime.driver.restarts import RESTARTED
+from dskype.topology.runtime.driver.query_keeper import RESTARTED
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 
 __all__ = ["System"]

@@ -145,7 +145,7 @@ class Run:
                     self._verify()
                 result["dead_letters"] = sum(self.history.total(c, "dead_letters") for c in self.handle.backend.plan.component_ids)
                 result["errors"] = [e["error"] for e in self.history.errors]
-                result["restarts"] = self.handle.backend.restarts.total()
+                result["restarts"] = self.handle.backend.health()["restarts"]
         finally:
             if self.cluster.environment.broker is None:  # an embedded broker is removed with its data
                 self._delete(made)

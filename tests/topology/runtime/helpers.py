@@ -7,6 +7,7 @@ import itertools
 import os
 import signal
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from math import inf
 from pathlib import Path
@@ -157,23 +158,26 @@ class Process(NamedTuple):
 
 def descendants(root: int | None = None) -> dict[int, Process]:
     """Return the running processes below ``root`` (default: this process), without zombies."""
-    found: dict[int, Process] = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                stat = (folder / "stat").read_text()
-                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            except OSError:
-                continue
-            name, rest = stat[stat.index("(") + 1 : stat.rindex(")")], stat[stat.rindex(")") + 2 :].split()
-            if rest[0] != "Z":
-                found[int(folder.name)] = Process(int(folder.name), int(rest[1]), name, command)
-    below, grown = {root or os.getpid()}, True
-    while grown:
-        more = {p.pid for p in found.values() if p.parent in below} - below
-        below |= more
-        grown = bool(more)
-    return {pid: found[pid] for pid in below - {root or os.getpid()} if pid in found}
+    found: dict[int, tuple[int, str]] = {}
+    children: dict[int, list[int]] = defaultdict(list)
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/stat", errors="replace") as file:
+                stat = file.read()
+        except OSError:
+            continue
+        rest = stat[stat.rindex(")") + 2 :].split(maxsplit=2)
+        if rest[0] != "Z":
+            found[int(name)] = (int(rest[1]), stat[stat.index("(") + 1 : stat.rindex(")")])
+            children[int(rest[1])].append(int(name))
+    below: dict[int, Process] = {}
+    left = children[root or os.getpid()]
+    while left:
+        pid = left.pop()
+        left += children[pid]
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
+            below[pid] = Process(pid, *found[pid], file.read().replace(b"\0", b" ").decode(errors="replace"))
+    return below
 
 
 def daemons(root: int | None = None) -> list[Process]:

@@ -91,7 +91,7 @@ def test_a_broker_that_was_away_changes_nothing(cluster, weak, tmp_path, name, f
         first = min(r.timestamp_ms for r in records.values() if r.timestamp_ms > back)
         print(
             f"broker away for {(back - at) / 1000:.1f} s; first output {(first - back) / 1000:.1f} s after its return; "
-            f"longest gap {longest_gap_s(records, at):.1f} s; restarts {dict(driver.restarts)}; errors {[(e['component'], e['error'][:90]) for e in driver.stats.errors]}",
+            f"longest gap {longest_gap_s(records, at):.1f} s; restarts {dict(driver.state.reports.restarts)}; errors {[(e['component'], e['error'][:90]) for e in driver.stats.errors]}",
             flush=True,
         )
         assert Counter(r.value for r in records.values()) == sums_expected(TOTAL)

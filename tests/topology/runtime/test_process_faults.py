@@ -17,7 +17,7 @@ from dskype.topology.core.steady_clock import now_ms
 from dskype.topology.local import LocalCluster
 from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime.driver.driver import TopologyDriver
-from dskype.topology.runtime.driver.janitor import Janitor
+from dskype.topology.runtime.driver.watch import Janitor
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 
 from .components import sum_chain, sums_expected
@@ -71,7 +71,7 @@ def run_through(cluster: LocalCluster, name: str, faults: list[Callable[[], None
         records = output(kafka, out)
         for fault, at, next_at in zip(faults, times, [*times[1:], inf]):
             print(f"{transport}, {fault.__name__}: longest gap {longest_gap_s(records, at, next_at):.1f} s", flush=True)
-        print(f"query restarts: {dict(driver.restarts)}; errors: {[(e['component'], e['error'][:100]) for e in driver.stats.errors]}", flush=True)
+        print(f"query restarts: {dict(driver.state.reports.restarts)}; errors: {[(e['component'], e['error'][:100]) for e in driver.stats.errors]}", flush=True)
         assert Counter(r.value for r in records.values()) == sums_expected(TOTAL)
         assert handle.stats.total("second", "executed") == TOTAL
         assert driver.failure is None
@@ -99,7 +99,7 @@ def test_a_spark_task_that_has_given_up_is_not_run_again_from_where_its_batch_be
     monkeypatch.setattr(Janitor, "EVERY_S", 1)
 
     def look(driver):
-        assert driver.restarts == {"first": 1}
+        assert driver.state.reports.restarts == {"first": 1}
         (error,) = {e["error"] for e in driver.stats.errors if e["component"] == "first"}
         assert error.startswith("the query failed and starts again: ") and "died 6 times" in error
 
@@ -110,7 +110,7 @@ def test_a_spark_task_that_has_given_up_is_not_run_again_from_where_its_batch_be
             for process in executors("first"):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process.pid, signal.SIGKILL)
-            return bool(driver.restarts)
+            return bool(driver.state.reports.restarts)
 
         wait_for(killed, 120, "the end of a Spark task")
 

@@ -142,7 +142,7 @@ def test_an_exception_in_execute_restarts_the_bolt_and_is_reported(cluster, name
         assert (headers(letter)["stage"], headers(letter)["component"]) == ("execute", "breaks")
         (error,) = cluster.get_topology_info(name)["errors"]["breaks"]
         assert "ValueError: I do not like 50" in error["error"]
-        assert not handle.backend.restarts
+        assert not handle.backend.state.reports.restarts
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

@@ -89,10 +89,8 @@ class Committer:
                     level = self._levels[group]
                     reader = self._state.kafka.consumer(isolation_level=level, request_timeout_ms=FAILOVER_MS, allow_auto_create_topics=False)
                     self._readers[group] = self._clients.enter_context(closing(reader))
-                # Behind the last record of a transaction is its marker. Who looks at the lag does not know that nothing has to be read there.
-                behind = {
-                    where: end if ahead == end else offsets[where] for where, (ahead, end) in read_ahead(reader, offsets).items()
-                }  # without deleted topics
+                # Behind the last record of a transaction is its marker. Who looks at the lag does not know that nothing has to be read there. Deleted topics are left out.
+                behind = {where: end if ahead == end else offsets[where] for where, (ahead, end) in read_ahead(reader, offsets).items()}
                 commit_offsets(self._admin, group, behind, json.dumps({"topologyId": self._state.plan.topology_id}))
                 self._commits.note(group, offsets, now_ms())
                 del self._failures[group]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
+import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,19 +17,18 @@ from dskype.topology.config import Config
 from dskype.topology.core.log_checks import check_journals
 from dskype.topology.core.snapshots import FencedError
 from dskype.topology.core.stats import TopologyStats
-from dskype.topology.errors import TopologyError, shorten
+from dskype.topology.errors import FatalError, TopologyError, shorten
 from dskype.topology.planning.plan import TopologyPlan
 from dskype.topology.runtime.driver.clock_writer import ClockWriter
 from dskype.topology.runtime.driver.committer import Committer
 from dskype.topology.runtime.driver.inputs import ExternalInputs
-from dskype.topology.runtime.driver.janitor import Janitor
 from dskype.topology.runtime.driver.preflight import check_executors
 from dskype.topology.runtime.driver.query_keeper import QueryKeeper
+from dskype.topology.runtime.driver.reports import PARTS
 from dskype.topology.runtime.driver.resume import check_changes, installed_version, read_started
 from dskype.topology.runtime.driver.state import DriverState, TopologyFailedError
-from dskype.topology.runtime.driver.threads import DriverThreads
 from dskype.topology.runtime.driver.topics import TopologyTopics, check_kafka_options
-from dskype.topology.runtime.driver.watch import Watch
+from dskype.topology.runtime.driver.watch import Janitor, Watch
 from dskype.topology.runtime.kafka.clients import KafkaSettings, check_codecs
 from dskype.topology.runtime.kafka.reading import KafkaInboxReader
 from dskype.topology.runtime.stores.choice import ship_files
@@ -37,7 +36,7 @@ from dskype.topology.runtime.stores.control_files import MANIFEST, Manifest
 from dskype.topology.runtime.stores.kept_files import keep_files
 from dskype.topology.runtime.stores.shared_files import SharedFiles
 
-__all__ = ["TopologyDriver"]
+__all__ = ["DriverThreads", "TopologyDriver"]
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +47,54 @@ _COMMIT_S = 10.0
 """How long the end of a topology waits for brokers that are to keep its last offsets."""
 _NOTICE_S = 30
 _ERROR_CHARS = 300
+_AFTER_ERROR_S = 1.0
+
+
+class DriverThreads:
+    """Runs the steps of a driver's parts, each in a thread of its own, which no error ends, until the driver stops."""
+
+    def __init__(self, state: DriverState) -> None:
+        self._state = state
+        self.stopping = threading.Event()
+        self._threads: list[threading.Thread] = []
+
+    def start(self, steps: Mapping[str, tuple[Callable[[], float], float]]) -> None:
+        """Start the threads.
+
+        :param steps: name, one of :data:`~dskype.topology.runtime.driver.reports.PARTS` -> a step, which says after how many seconds the next one follows, and the
+            seconds before the first one.
+        """
+        assert steps.keys() <= set(PARTS), "metrics count the errors of each part from 0 on"
+        for name, (step, wait_s) in steps.items():
+            thread = threading.Thread(target=self._run, args=(name, step, wait_s), name=f"{self._state.plan.name}-{name}", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def _run(self, name: str, step: Callable[[], float], wait_s: float) -> None:
+        state = self._state
+        while not self.stopping.wait(wait_s):
+            wait_s = _AFTER_ERROR_S
+            try:
+                wait_s = step()
+            except FatalError as error:
+                state.fail(error)
+            except KafkaError as error:
+                state.brokers_away = True
+                log.warning("the %s of topology %s cannot reach Kafka: %s; trying again", name, state.plan.name, error)
+            except Exception as error:  # neither a bad record nor any other error may end a thread of the driver
+                log.exception("the %s of topology %s had an error", name, state.plan.name)
+                state.reports.add_error("__driver", f"the {name} had an error and continues: {type(error).__name__}: {error}", part=name)
+
+    def dead(self) -> list[str]:
+        """Return the names of threads that have ended although the driver has not stopped."""
+        return [] if self.stopping.is_set() else [thread.name for thread in self._threads if not thread.is_alive()]
+
+    def stop(self, timeout_s: float) -> bool:
+        """Stop, and wait up to ``timeout_s`` for each thread; return whether all have ended."""
+        self.stopping.set()
+        for thread in self._threads:
+            thread.join(timeout_s)
+        return not any(thread.is_alive() for thread in self._threads)
 
 
 class TopologyDriver:
@@ -94,11 +141,6 @@ class TopologyDriver:
     def failure(self) -> TopologyError | None:
         """Why the topology has failed."""
         return self.state.failure
-
-    @property
-    def restarts(self) -> Counter[str]:
-        """Component -> how often its query was restarted after a failure."""
-        return self.state.reports.restarts
 
     # -- lifecycle --------------------------------------------------------------------------------
 
@@ -191,23 +233,19 @@ class TopologyDriver:
         """Wait until all tuples are delivered and every bolt task has a snapshot of that state."""
         try:
             self.wait_until(lambda stats: stats.undelivered_tuples() == 0, _REST_S, "an end of all deliveries")
-            ends, asked = self.request_snapshots(), time.monotonic()
+            ends, asked = self._clock.request_snapshots(), time.monotonic()
 
             def saved(_: TopologyStats) -> bool:
                 nonlocal asked
                 # A snapshot is taken only when a further batch begins and none is being written, so ask repeatedly.
                 if time.monotonic() - asked > _ASK_AGAIN_S:
-                    self.request_snapshots()
+                    self._clock.request_snapshots()
                     asked = time.monotonic()
                 return all((self.store.versions(task) or [0])[-1] >= end for task, end in ends.items())
 
             self.wait_until(saved, _REST_S, "a snapshot of every bolt task")
         except (TimeoutError, KafkaError) as error:
             log.warning("topology %s is rebalanced before it is idle: %s", self.plan.name, error)
-
-    def request_snapshots(self) -> dict[int, int]:
-        """Ask every bolt task for a snapshot; return task -> version behind the request."""
-        return self._clock.request_snapshots()
 
     def close(self, *, remove: bool) -> None:
         """Stop everything; with ``remove`` also delete topics and snapshots, otherwise keep them for a resume.
@@ -297,7 +335,7 @@ class TopologyDriver:
 
         while wanted() and (silent := missing(self.stats)):
             with contextlib.suppress(KafkaError):
-                self.request_snapshots()  # bolts without input have a batch, too
+                self._clock.request_snapshots()  # bolts without input have a batch, too
             with contextlib.suppress(TimeoutError):
                 self.wait_until(lambda stats: not wanted() or not missing(stats), _NOTICE_S, "a first batch")
                 return

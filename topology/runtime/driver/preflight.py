@@ -26,7 +26,7 @@ from dskype.topology.errors import TopologyError
 from dskype.topology.runtime.driver.reports import cause_of
 from dskype.topology.runtime.driver.resume import installed_version
 from dskype.topology.runtime.kafka.clients import KafkaSettings, brokers_answer, check_codecs
-from dskype.topology.runtime.spark.spark_executors import count_executors, newest_executor_age_s, on_all_executors
+from dskype.topology.runtime.spark.spark_executors import on_all_executors, present_executors
 from dskype.topology.runtime.transport.wire import SUPERVISOR_VARIABLE
 
 __all__ = ["PreflightError", "check_executors", "start_python_early"]
@@ -191,12 +191,13 @@ class _Arrivals:
     """Counts Spark's executors, and remembers when the number changed last."""
 
     def __init__(self, context: Any) -> None:
-        self._context = context
-        self.count, self.changed_s = count_executors(context), time.monotonic() - newest_executor_age_s(context)
+        self._context, there, now_s = context, present_executors(context), time.time()
+        age_s = min((now_s - executor.since_ms / 1000 for executor in there), default=0.0)
+        self.count, self.changed_s = len(there), time.monotonic() - max(0.0, age_s)
 
     def look(self) -> None:
         """Count again."""
-        if (count := count_executors(self._context)) != self.count:
+        if (count := len(present_executors(self._context))) != self.count:
             self.count, self.changed_s = count, time.monotonic()
 
     def settle(self) -> None:

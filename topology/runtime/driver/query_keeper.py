@@ -7,15 +7,15 @@ import math
 import os
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import cast
+from typing import NamedTuple, cast
 
 from dskype.topology.config import Config
 from dskype.topology.errors import FATAL_MARK, RETRIABLE_MARK, FatalError, mark_of, text_after
 from dskype.topology.runtime.driver.inputs import ExternalInputs
 from dskype.topology.runtime.driver.reports import cause_of
-from dskype.topology.runtime.driver.restarts import RESTARTED, Restarts
 from dskype.topology.runtime.driver.state import DriverState, TopologyFailedError
 from dskype.topology.runtime.driver.topics import TopologyTopics
 from dskype.topology.runtime.kafka.clients import brokers_answer
@@ -27,13 +27,61 @@ from dskype.topology.runtime.spark.session import jvm_exit_code
 from dskype.topology.runtime.spark.spark_executors import given_up_s
 from dskype.topology.runtime.spark.transports import Transports
 
-__all__ = ["QueryKeeper"]
+__all__ = ["RESTARTED", "QueryKeeper", "Restarts"]
 
 log = logging.getLogger(__name__)
 
 _AGAIN_S = 0.5
 _RETRY_S = 2.0
 _STARTS_PER_TERM = 1 << 20
+RESTARTED = "failed and starts again"
+"""In the driver's log line of every restart, by which the fault suite counts them."""
+_DELAYS_S = (0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0)
+
+
+class _Row(NamedTuple):
+    """Failures without progress in between: how many; and at the last one the versions of the component's tasks, and which of these had input."""
+
+    failures: int
+    versions: dict[int, int]
+    waiting: frozenset[int]
+
+
+class Restarts:
+    """Counts failures of queries. The first restart is immediate, further ones come after growing delays, up to a limit.
+
+    Only failures without progress in between count. There is no progress if a task that had input at one failure has the
+    same version at the next, whatever the component's other tasks have done.
+
+    :param most: failures in a row without progress at which a component is given up.
+
+    >>> restarts = Restarts(most=3)
+    >>> [restarts.record_failure("count", {7: 10}, {7}) for _ in range(3)]
+    [0.0, 0.5, None]
+    >>> restarts.record_failure("count", {7: 11}, {7})
+    0.0
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._rows = defaultdict[str, _Row](lambda: _Row(0, {}, frozenset()))
+
+    def record_failure(self, component: str, versions: Mapping[int, int], waiting: set[int]) -> float | None:
+        """Count a failure.
+
+        :param versions: task -> newest version, for the component's tasks.
+        :param waiting: the tasks that have input.
+        :returns: seconds to wait before the restart; None to give up.
+        """
+        row = self._rows[component]
+        stuck = any(versions.get(t) == row.versions.get(t) for t in row.waiting) if row.waiting else dict(versions) == row.versions
+        failures = row.failures + 1 if stuck else 1
+        self._rows[component] = _Row(failures, dict(versions), frozenset(waiting))
+        return None if failures >= self._most else _DELAYS_S[min(failures, len(_DELAYS_S)) - 1]
+
+    def in_a_row(self, component: str) -> int:
+        """Return the number of failures since the last progress."""
+        return self._rows[component].failures
 
 
 class QueryKeeper:
@@ -47,7 +95,7 @@ class QueryKeeper:
 
     A query that is judged falls due again and again while the brokers are away, while an obstacle lasts (for example, a full disk), or because its inputs
     have new partitions. After any other failure it falls due at once or later and later, and is given up if it failed too often without progress
-    (:class:`~dskype.topology.runtime.driver.restarts.Restarts`) or if its error says that a retry cannot help.
+    (:class:`Restarts`) or if its error says that a retry cannot help.
 
     :param inputs: where spouts begin to read.
     :param waiting: returns task -> number of tuples that wait for it.

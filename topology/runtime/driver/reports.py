@@ -54,6 +54,7 @@ class DriverReports:
         self._why: list[str] = []
         self._changed, self._written_s = True, 0.0
         self.restarts: Counter[str] = Counter()
+        """Component -> how often its query was restarted after a failure."""
         self.problems: Counter[str] = Counter()
         """Part of the driver -> number of its errors."""
 

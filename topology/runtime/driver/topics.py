@@ -15,7 +15,7 @@ from dskype.topology.errors import FatalError, TopologyError
 from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
 from dskype.topology.runtime.driver.reports import DriverReports
 from dskype.topology.runtime.kafka.clients import KafkaSettings
-from dskype.topology.runtime.kafka.topic_admin import INPUT_TOPIC, OUTPUT_TOPIC, OWN_TOPIC, TopicAdmin, topic_warnings
+from dskype.topology.runtime.kafka.topic_admin import INPUT_TOPIC, KEPT_TOPIC, OUTPUT_TOPIC, OWN_TOPIC, TopicAdmin, topic_warnings
 
 __all__ = ["METRICS_RETENTION_MS", "TopologyTopics", "check_kafka_options"]
 
@@ -57,8 +57,7 @@ class TopologyTopics:
             else:
                 admin.delete([*existing, metrics_topic(self.plan.name)])
             # Kafka must not drop records that a snapshot may need; `drop_old_records` drops the others.
-            kept = {"retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": str(64 << 20), "max.message.bytes": str(2 * RECORD_BYTES)}
-            admin.create(inboxes, {**OWN_TOPIC, **kept})
+            admin.create(inboxes, KEPT_TOPIC)
             for topic, config in self._side_topics().items():
                 admin.create({topic: 1}, config)
             warnings = self.create_external(admin)

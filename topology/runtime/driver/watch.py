@@ -1,4 +1,4 @@
-"""The driver's watch over a topology: what its tasks report, whether its queries run, which tasks are stalled, and how it is."""
+"""The driver's watch over a topology: what its tasks report, whether its queries run, which tasks are stalled, and how it is. And its janitor."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from kafka import TopicPartition
 
 from dskype.topology.config import Config
+from dskype.topology.core.log_checks import lost_tails
 from dskype.topology.core.snapshots import FencedError
 from dskype.topology.core.stats import NewestReports
 from dskype.topology.core.steady_clock import AttentiveClock
@@ -16,11 +17,13 @@ from dskype.topology.planning.plan import metrics_topic
 from dskype.topology.runtime.driver.query_keeper import QueryKeeper
 from dskype.topology.runtime.driver.reports import DRIVER_KEY, HealthState
 from dskype.topology.runtime.driver.state import DriverState, TopologyFailedError
-from dskype.topology.runtime.driver.topics import METRICS_RETENTION_MS
+from dskype.topology.runtime.driver.topics import METRICS_RETENTION_MS, TopologyTopics
 from dskype.topology.runtime.kafka.connections import FAILOVER_MS
+from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
+from dskype.topology.runtime.kafka.write_watch import WriteWatch, write_once
 from dskype.topology.runtime.spark.session import jvm_exit_code
 
-__all__ = ["StallWatch", "Watch"]
+__all__ = ["Janitor", "StallWatch", "Watch"]
 
 _STEP_S = 0.5
 _REPEAT_EVERY_S = 30.0
@@ -52,7 +55,6 @@ class Watch:
         if self._consumer is None:
             self._consumer = state.kafka.consumer(fetch_max_wait_ms=500, request_timeout_ms=FAILOVER_MS)
             self._consumer.assign([where])
-            self._consumer.seek_to_beginning(where)
         for batch in self._consumer.poll(timeout_ms=int(_STEP_S * 1000)).values():
             for record in batch:
                 if record.key != DRIVER_KEY and state.stats.feed(record.value, state.plan.task_component):
@@ -108,6 +110,41 @@ class Watch:
         """Close what was opened; no step runs any more."""
         if self._consumer is not None:
             self._consumer.close()
+
+
+class Janitor:
+    """Looks after the topics, and whether what the driver writes arrives. Its requests may wait long for a broker that is away, so it has a thread of its own.
+
+    :param state: the driver's, with a producer.
+    """
+
+    EVERY_S = 30.0
+    """Seconds between two steps."""
+
+    def __init__(self, state: DriverState, topics: TopologyTopics) -> None:
+        self._state, self._topics = state, topics
+        assert state.producer is not None, "the driver is open"
+        self._writes = WriteWatch(state.producer, lambda: write_once(state.kafka, metrics_topic(state.plan.name), state.reports.document(), DRIVER_KEY))
+
+    def step(self) -> float:
+        """End the topology if the brokers have lost records that its tasks have processed; create deleted side topics again; drop old records.
+
+        :returns: the seconds until the next step.
+        """
+        state = self._state
+        if state.failure is None and (problem := self._writes.problem()) is not None:
+            state.producer = state.kafka.producer()  # it writes why
+            state.fail(TopologyFailedError(problem))
+        if state.failure is not None:
+            return self.EVERY_S
+        with TopicAdmin(state.kafka) as admin:
+            self._topics.recreate_deleted(admin, state.reports)
+            versions = state.versions()  # before the ends, because logs may grow in between
+            ends = admin.begins_and_ends(self._topics.inboxes)
+            if lost := lost_tails(state.plan, versions, lambda topic, partition: ends[topic].get(partition, (0, 0))[1]):
+                state.fail(TopologyFailedError("\n".join(lost)))
+            self._topics.drop_old_records(admin, state.store, state.stats)
+        return self.EVERY_S
 
 
 class Stall(NamedTuple):

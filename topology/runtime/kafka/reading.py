@@ -209,6 +209,5 @@ def read_to_end(settings: KafkaSettings, topic: str) -> list[InRecord]:
         records: list[InRecord] = []
         for where in partitions:
             consumer.assign([where])
-            consumer.seek_to_beginning(where)
             records += map(_in_record, records_until(consumer, where, ends[where]))
         return records

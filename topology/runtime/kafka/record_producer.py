@@ -28,7 +28,7 @@ from kafka.errors import KafkaTimeoutError as ClientTimeoutError
 from dskype.topology.config import RECORD_BYTES
 from dskype.topology.runtime.kafka.connections import FAILOVER_MS, Connection, connection_settings, log_error, reached
 
-__all__ = ["Delivery", "KafkaPythonProducer", "LibrdkafkaProducer", "RecordProducer", "Stored"]
+__all__ = ["PRODUCER_SETTINGS", "Delivery", "KafkaPythonProducer", "LibrdkafkaProducer", "RecordProducer", "Stored"]
 
 log = logging.getLogger(__name__)
 
@@ -220,15 +220,16 @@ _POLL_S = 0.2
 _REPLACED_AFTER = 2
 """A client is replaced when none of its records was stored for so many times its delivery timeout, in case it is the client that has stopped, and not the brokers."""
 
-_SETTINGS = {
-    # Without it, a request that is sent again may write its records twice: published messages, or a command.
+PRODUCER_SETTINGS = {
+    # Without it, a request that is sent again may write its records twice: published messages, or a command. And frames of a channel would not stay in order when a request
+    # fails: a receiver drops a frame that comes before an earlier one.
     "enable.idempotence": True,
     "acks": "all",
-    "allow.auto.create.topics": False,
     "message.max.bytes": 2 * RECORD_BYTES,
-    "queue.buffering.max.kbytes": _BUFFER_BYTES >> 10,
     "partitioner": "murmur2_random",  # the partitions that Java's clients and kafka-python choose
 }
+"""Settings of every producer of librdkafka."""
+_SETTINGS = {**PRODUCER_SETTINGS, "allow.auto.create.topics": False, "queue.buffering.max.kbytes": _BUFFER_BYTES >> 10}
 
 _OF_PARENTS: list[_Served] = []
 """Clients in a fork that belong to its parent. They stay, because the end of one would wait for threads that the fork does not have."""

@@ -14,7 +14,7 @@ from kafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPart
 from dskype.topology.config import RECORD_BYTES
 from dskype.topology.runtime.kafka.clients import KafkaSettings, KafkaTimeoutError
 
-__all__ = ["INPUT_TOPIC", "OUTPUT_TOPIC", "OWN_TOPIC", "TopicAdmin", "topic_warnings"]
+__all__ = ["INPUT_TOPIC", "KEPT_TOPIC", "OUTPUT_TOPIC", "OWN_TOPIC", "TopicAdmin", "topic_warnings"]
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +23,8 @@ _INPUT_BYTES = 64 << 20
 
 OWN_TOPIC = {"compression.type": "producer"}
 """Configuration of a topic that only topologies use. The brokers keep its records as they come, and do not pack each of them, whatever their default is."""
+KEPT_TOPIC = {**OWN_TOPIC, "retention.ms": "-1", "retention.bytes": "-1", "segment.bytes": str(64 << 20), "max.message.bytes": str(2 * RECORD_BYTES)}
+"""The same for one whose records stay until the topology lets Kafka drop them."""
 INPUT_TOPIC = {"compression.type": "uncompressed"}
 """Default configuration of a topic that a spout reads; without compression, a small record cannot unpack to a huge one."""
 OUTPUT_TOPIC = {"max.message.bytes": str(2 * RECORD_BYTES)}

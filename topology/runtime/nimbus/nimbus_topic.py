@@ -25,7 +25,7 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import closing, suppress
 from typing import Any, NamedTuple
 
@@ -87,9 +87,9 @@ def _send(producer: RecordProducer, key: str, value: Any) -> Delivery:
     return producer.send(NIMBUS_TOPIC, None if value is None else json.dumps(value).encode(), key=key.encode())
 
 
-def _consumer_at_end(kafka: KafkaSettings, fetch_max_wait_ms: int) -> Any:
+def _consumer_at_end(kafka: KafkaSettings, **arguments: Any) -> KafkaConsumer:
     """Return a consumer of the topic that begins at its end; the caller closes it."""
-    consumer = kafka.consumer(fetch_max_wait_ms=fetch_max_wait_ms)
+    consumer = kafka.consumer(**arguments)
     consumer.assign([_WHERE])
     consumer.seek_to_end(_WHERE)
     return consumer
@@ -172,9 +172,8 @@ def write_standby(producer: RecordProducer, name: str, token: str, document: Map
 def follow(kafka: KafkaSettings) -> KafkaConsumer:
     """Return a consumer of the topic, which is created if it is missing, from its beginning; the caller closes it."""
     _ensure_topic(kafka)
-    consumer = kafka.consumer(fetch_max_wait_ms=100)
+    consumer = kafka.consumer()
     consumer.assign([_WHERE])
-    consumer.seek_to_beginning(_WHERE)
     return consumer
 
 
@@ -196,15 +195,7 @@ def watch_drivers(kafka: KafkaSettings, records: Mapping[str, Mapping[str, Any]]
 
     :param records: the result of :func:`load_states`.
     """
-    return _alive(kafka, _TOPOLOGY, records, HeartbeatWatch())
-
-
-def _alive(kafka: KafkaSettings, kind: str, records: Mapping[str, Mapping[str, Any]], watched: HeartbeatWatch) -> dict[str, bool]:
-    """Tell whose heart beats, of topologies' drivers or of standbys."""
-    for name, record in records.items():
-        watched.update(name, record)
-    _watch(kafka, kind, records, watched, lambda: all(watched.verdict(name, record) is not None for name, record in records.items()))
-    return {name: bool(watched.verdict(name, record)) for name, record in records.items()}
+    return _watch(kafka, _TOPOLOGY, records, HeartbeatWatch())
 
 
 class Observed(NamedTuple):
@@ -231,28 +222,33 @@ def observe(kafka: KafkaSettings) -> dict[str, Observed]:
     This takes time only for drivers on other machines, as with :func:`watch_drivers`, and for those whose last heartbeat is older than some seconds.
     """
     newest, watched = _newest(kafka, _TOPOLOGY), HeartbeatWatch()
-    records = {name: record for name, (record, _) in newest.items()}
     for name, (record, written_ms) in newest.items():
         watched.update(name, record, written_ms)
-    _watch(kafka, _TOPOLOGY, records, watched, lambda: all(watched.is_settled(name, record) for name, record in records.items()))
-    return {name: Observed(record, bool(watched.verdict(name, record)), watched.silent_s(name)) for name, record in sorted(records.items())}
+    alive = _watch(kafka, _TOPOLOGY, {name: record for name, (record, _) in newest.items()}, watched, settle=True)
+    return {name: Observed(newest[name][0], alive[name], watched.silent_s(name)) for name in sorted(newest)}
 
 
-def _watch(kafka: KafkaSettings, kind: str, records: Mapping[str, Mapping[str, Any]], watched: HeartbeatWatch, enough: Callable[[], bool]) -> None:
-    """Hand new records of a kind to ``watched`` until enough is known.
+def _watch(kafka: KafkaSettings, kind: str, records: Mapping[str, Mapping[str, Any]], watched: HeartbeatWatch, *, settle: bool = False) -> dict[str, bool]:
+    """Hand new records of a kind to ``watched`` until it is known whose heart beats, of topologies' drivers or of standbys; return that.
 
-    :param records: name -> record that ``watched`` has already.
+    :param settle: whether to go on until nothing more is learned by watching.
     """
-    if enough():
-        return
-    with closing(_consumer_at_end(kafka, fetch_max_wait_ms=100)) as consumer:
-        while not enough():
-            for record in consumer.poll(timeout_ms=200).get(_WHERE, ()):
-                name, document = read_record(record, kind)
-                if name in records and document is not None:
-                    watched.update(name, document, record.timestamp)
-            if _all_read(consumer):
-                watched.looked()
+
+    def known(name: str) -> bool:
+        return watched.is_settled(name, records[name]) if settle else watched.verdict(name, records[name]) is not None
+
+    for name, record in records.items():
+        watched.update(name, record)
+    if not all(map(known, records)):
+        with closing(_consumer_at_end(kafka)) as consumer:
+            while not all(map(known, records)):
+                for record in consumer.poll(timeout_ms=200).get(_WHERE, ()):
+                    name, document = read_record(record, kind)
+                    if name in records and document is not None:
+                        watched.update(name, document, record.timestamp)
+                if _all_read(consumer):
+                    watched.looked()
+    return {name: bool(watched.verdict(name, record)) for name, record in records.items()}
 
 
 def conf_of(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -415,7 +411,7 @@ class ClusterClient:
         It takes a second or two if one is on another machine, and some more if it ended there without saying so.
         """
         records = _latest(self._kafka, _STANDBY)
-        alive = _alive(self._kafka, _STANDBY, records, HeartbeatWatch(dead_after_s=STANDBY_GONE_AFTER_S))
+        alive = _watch(self._kafka, _STANDBY, records, HeartbeatWatch(dead_after_s=STANDBY_GONE_AFTER_S))
         found: dict[str, list[dict[str, Any]]] = {}
         for key, record in sorted(records.items()):
             if alive[key]:
@@ -452,7 +448,7 @@ class ClusterClient:
         """Send a command and wait for its answer; return False if the driver's heartbeat stops meanwhile."""
         name, identity, watched = command["name"], uuid.uuid4().hex, HeartbeatWatch()
         watched.update(name, record)
-        with closing(_consumer_at_end(self._kafka, fetch_max_wait_ms=100)) as consumer, self._kafka.producer() as producer:
+        with closing(_consumer_at_end(self._kafka)) as consumer, self._kafka.producer() as producer:
             consumer.position(_WHERE)  # without this, seek_to_end would take effect only with the first poll
             _send(producer, f"{_COMMAND}{identity}", {"v": 1, **command}).get()
             deadline = time.monotonic() + max(timeout_s, DEAD_AFTER_S + 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark import cloudpickle
@@ -28,7 +28,7 @@ class Payload:
     :param term: the driver's term.
     :param epoch: number of the query's start.
     :param given_up_s: after so long a silence Spark may run an executor elsewhere; None: there is no other host.
-    :param starts: rows (topic, partition, first offset) of the external topics of a Kafka spout, as they were when the query started.
+    :param starts: (topic, partition) -> first offset, for the external topics of a Kafka spout, as they were when the query started.
     :param interval_s: least time between the beginnings of two batches of an executor.
     """
 
@@ -40,7 +40,7 @@ class Payload:
     term: int
     epoch: int
     given_up_s: float | None
-    starts: tuple[tuple[str, int, int], ...] = ()
+    starts: dict[tuple[str, int], int] = field(default_factory=dict)
     interval_s: float = 0.0
 
     def dumps(self) -> bytes:

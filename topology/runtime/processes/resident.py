@@ -17,7 +17,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import numpy as np
 import pyarrow as pa
@@ -40,7 +40,6 @@ from dskype.topology.runtime.kafka.record_producer import RecordProducer
 from dskype.topology.runtime.processes.background import ForkedWork
 from dskype.topology.runtime.processes.executor_log import redirect_output
 from dskype.topology.runtime.processes.host import Stop, StopSignal, set_name
-from dskype.topology.runtime.processes.host_load import HostLoad
 from dskype.topology.runtime.processes.payload import Payload
 from dskype.topology.runtime.stores.choice import fetch_files
 from dskype.topology.runtime.transport.inbox_loop import InboxLoop, KeptPositions
@@ -59,6 +58,8 @@ _ALONE_S = 10.0
 """On a cluster, an executor to which Spark has no connection asks so often whether its query was started again elsewhere."""
 _TOLD_S = 10.0
 """How long word of a kernel that is compiled waits for the brokers; it may be lost."""
+_FRESH_S = 1.0
+"""Reports come ten times a second; the kernel counts in hundredths, and takes a millisecond where there are a hundred processors."""
 
 
 def warm_up() -> None:
@@ -121,6 +122,29 @@ def _sync_journals(store: SnapshotStore, tasks: Sequence[int]) -> None:
                 log.exception("the journal of task %s could not be synced", task)
 
 
+class _HostLoad:
+    """What the reports of an executor say of its host: who reads them need not be on that host."""
+
+    def __init__(self) -> None:
+        self._name, self._processors = socket.gethostname(), os.cpu_count() or 1
+        self._told: dict[str, Any] = {}
+        self._read_s = float("-inf")
+
+    def report(self) -> dict[str, Any]:
+        """Return ``host``: its ``name``, the number of its ``processors``, and the time that these have ``used`` and ``had`` since its start; {} if the host does not say.
+
+        Time that a hypervisor has taken away counts as used: it is not free.
+        """
+        now_s = time.monotonic()
+        if now_s - self._read_s >= _FRESH_S:
+            self._read_s, self._told = now_s, {}
+            with contextlib.suppress(OSError, ValueError), open("/proc/stat", encoding="ascii") as file:
+                user, nice, system, idle, iowait, irq, softirq, steal = map(float, file.readline().split()[1:9])  # see proc(5)
+                used = user + nice + system + irq + softirq + steal
+                self._told = {"host": {"name": self._name, "processors": self._processors, "used": used, "had": used + idle + iowait}}
+        return self._told
+
+
 class _Resident:
     def __init__(self, listener: socket.socket, payload: Payload, component: str, index: int) -> None:
         self._listener, self._payload = listener, payload
@@ -131,10 +155,8 @@ class _Resident:
         self._snapshot: list[PendingSnapshot] = []
         self._saving: ForkedWork | None = None
         self._loop: InboxLoop | None = None
-        self._input: SparkInput | None = None
         self._leases: Leases | None = None
         self._called_s = time.monotonic()  # when Spark had a connection to this process last
-        self._starts = {(topic, partition): offset for topic, partition, offset in payload.starts}
         spout = payload.plan.spec(component).obj
         self._is_kafka_spout = isinstance(spout, KafkaSpout)
         self._isolation = spout.isolation_level if isinstance(spout, KafkaSpout) else "read_uncommitted"
@@ -152,9 +174,9 @@ class _Resident:
         for task in tasks:
             store.sweep(task)
         # What a Kafka spout has to read again, it reads as its query does.
-        reader = KafkaInboxReader(self._payload.kafka, self._isolation, keep=self._is_kafka_spout, starts=self._starts)
+        reader = KafkaInboxReader(self._payload.kafka, self._isolation, keep=self._is_kafka_spout, starts=self._payload.starts)
         executor = Executor(plan, self._component, self._index, store, reader, now_ms, owner=Owner(self._owner, self._payload.term, self._payload.epoch))
-        executor.about_host = HostLoad().report
+        executor.about_host = _HostLoad().report
         executor.run_in_background = lambda work: ForkedWork(work, self._become_fork)
         return executor
 
@@ -200,7 +222,7 @@ class _Resident:
                 self._executor = self._make_executor()
                 self._loop = self._make_loop(self._executor)
             self._selector.unregister(connection)
-            self._input.add(connection, hello)
+            self._loop.input.add(connection, hello)
         except Exception as error:
             self._fail(connection, error)
 
@@ -222,26 +244,23 @@ class _Resident:
         # Only an earlier executor of the same query can have kept positions.
         name = f"positions-{self._payload.plan.topology_id}-{inbox_topic('x', self._component)[2:]}-{self._index}-{self._payload.epoch}"
         path = Path(os.environ[SUPERVISOR_VARIABLE]).parent / name  # this folder goes with the supervisor
-        positions = self._starts | {where: offset for where, offset in executor.positions_since_start().items() if where in self._starts}
+        starts = self._payload.starts
+        positions = starts | {where: offset for where, offset in executor.positions_since_start().items() if where in starts}
         return InboxLoop(
             executor,
             make_writer(self._payload.kafka, self._payload.given_up_s),
             KeptPositions(path, [task.id for task in executor.tasks]),
             positions,
             self._maybe_snapshot,
-            self._open_input,
+            # Its own client: what lies before is read bit by bit, and in between the spout reads failed records again.
+            lambda where: SparkInput(KafkaInboxReader(self._payload.kafka, self._isolation), where, self._selector, single=self._is_kafka_spout),
             permit=self._leases.check if self._leases is not None else lambda: None,
             interval_s=self._payload.interval_s,
         )
 
-    def _open_input(self, positions: dict[tuple[str, int], int]) -> SparkInput:
-        # Its own client: what lies before is read bit by bit, and in between the spout reads failed records again.
-        self._input = SparkInput(KafkaInboxReader(self._payload.kafka, self._isolation), positions, self._selector, single=self._is_kafka_spout)
-        return self._input
-
     def _step(self, loop: InboxLoop) -> None:
         try:
-            if self._input:
+            if loop.input:
                 self._called_s = time.monotonic()
             elif self._leases is not None and time.monotonic() - self._called_s > _ALONE_S:
                 self._check_leases(self._leases)
@@ -270,8 +289,8 @@ class _Resident:
         mark = mark_of(error)
         text = f"{mark} {error}\n" if mark else ""
         words = b"\x01" + (redact_text(text) + redact_text("".join(traceback.format_exception(error)))[-8000:]).encode(errors="replace")
-        if self._input is not None:
-            self._input.fail(words)
+        if self._loop is not None:
+            self._loop.input.fail(words)
         if connection is not None:
             with contextlib.suppress(ConnectionError):
                 send(connection, words)
@@ -307,8 +326,8 @@ class _Resident:
         for key in list(self._selector.get_map().values()):
             cast("socket.socket", key.fileobj).close()
         self._selector.close()
-        if self._input is not None:
-            self._input.forget()
+        if self._loop is not None:
+            self._loop.input.forget()
         kernel_cache.told.clear()  # who is told has a client of the brokers
 
     def close(self) -> None:

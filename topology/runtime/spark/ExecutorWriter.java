@@ -48,7 +48,6 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
     private static File told = null;  // where the daemon writes it
 
     private final String python;
-    private final String daemon;
     private final Map environment;  // of Spark's Python workers, among others that no module is imported from the working folder
     private final Map routes;  // "topic/partition" -> executor
     private final List places;  // on a cluster, the Spark executor of each executor
@@ -71,9 +70,8 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
     private transient ArrayDeque deaths;  // when executors died, the last ones
     private transient String silent;  // path of the supervisor that was asked last, if it has not answered
 
-    public ExecutorWriter(String python, String daemon, Map environment, String inbox, Map routes, List places, byte[] request, byte[] requestWithPayload) {
+    public ExecutorWriter(String python, Map environment, String inbox, Map routes, List places, byte[] request, byte[] requestWithPayload) {
         this.python = python;
-        this.daemon = daemon;
         this.environment = environment;
         this.inbox = inbox;
         this.routes = routes;
@@ -168,17 +166,11 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
 
     private void put(SocketChannel to, byte type, byte[] bytes) throws IOException {
         this.putHead(to, type, bytes == null ? -1 : bytes.length);
-        if (bytes == null) return;
-        if (bytes.length <= this.buffer.remaining()) {
-            this.buffer.put(bytes);
-            return;
-        }
-        send(to, this.buffer);
-        ByteBuffer large = ByteBuffer.wrap(bytes);
-        while (large.hasRemaining()) {
-            large.limit(Math.min(bytes.length, large.position() + BUFFER_BYTES));  // Java copies what is written at once
-            to.write(large);
-            large.limit(bytes.length);
+        int length;
+        for (int at = 0; bytes != null && at < bytes.length; at += length) {
+            if (!this.buffer.hasRemaining()) send(to, this.buffer);
+            length = Math.min(bytes.length - at, this.buffer.remaining());
+            this.buffer.put(bytes, at, length);
         }
     }
 
@@ -257,7 +249,7 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
     }
 
     private byte[] ask(byte[] head) throws IOException {
-        String path = supervisorPath(this.python, this.daemon, this.environment, this.silent);
+        String path = supervisorPath(this.python, this.environment, this.silent);
         this.silent = path;
         SocketChannel to = dial(path);
         try {
@@ -284,7 +276,8 @@ public class ExecutorWriter extends ForeachWriter implements Runnable {
      * Return the path of the supervisor of this host. Spark's Python daemon starts one, and says where in a file; if a supervisor has ended, its daemon is ended, too.
      * The driver calls it when Spark has started, so that the first executors need not wait for it.
      */
-    public static String supervisorPath(String python, String daemon, Map environment, String failed) throws IOException {
+    public static String supervisorPath(String python, Map environment, String failed) throws IOException {
+        String daemon = SparkEnv.get().conf().get("spark.python.daemon.module");
         synchronized (LOCK) {
             if (told == null) {
                 told = File.createTempFile("dskype-", ".supervisor");

@@ -27,7 +27,6 @@ from dskype.topology.runtime.kafka.connections import FAILOVER_MS
 from dskype.topology.runtime.kafka.record_producer import RecordProducer
 from dskype.topology.runtime.processes.payload import Payload
 from dskype.topology.runtime.processes.supervisor_client import ask_supervisor
-from dskype.topology.runtime.spark.session import DAEMON
 from dskype.topology.runtime.spark.spark_executors import SparkExecutor, find_executors, is_local, on_all_executors, place
 
 __all__ = ["ComponentQuery", "PartitionsAddedError", "QueryContext"]
@@ -148,11 +147,11 @@ class ComponentQuery:
         plan, context = self._context.common.plan, self._context.spark.sparkContext
         ids = [place_of_executor.id for place_of_executor in places] or None
         request = {"op": "executor", "topology": plan.topology_id, "component": self.component, "epoch": self._context.common.epoch}
-        starts = tuple((topic, partition, offset) for (topic, partition), offset in sorted(self._positions.items()) if topic != inbox)
+        starts = {where: offset for where, offset in self._positions.items() if where[0] != inbox}
         interval_ms: int = 0 if self._real_time else plan.component_conf(self.component)[Config.TOPOLOGY_EMULATOR_TRIGGER_INTERVAL_MS]
         payload = replace(self._context.common, starts=starts, interval_s=interval_ms / 1000).dumps()
         heads = [msgpack.packb(asked | {"index": 0})[:-1] for asked in (request, request | {"payload": payload})]  # the sink appends the executor's number
-        return context._jvm.dskype.spark.ExecutorWriter(context.pythonExec, DAEMON, context.environment, inbox, routes, ids, *heads)
+        return context._jvm.dskype.spark.ExecutorWriter(context.pythonExec, context.environment, inbox, routes, ids, *heads)
 
     def _look_for_partitions(self, spout: KafkaSpout) -> None:
         """Look for partitions that were added to the spout's topics, for new topics that match its pattern, and for topics that are gone, until there are any."""

@@ -27,24 +27,10 @@ from dskype.topology.errors import TopologyError
 from dskype.topology.runtime.processes.executor_log import write_log
 from dskype.topology.runtime.transport.wire import KERNELS_VARIABLE, SAFE_PATH_OF_WORKERS, SAFE_PATH_VARIABLE
 
-__all__ = [
-    "DAEMON",
-    "SessionError",
-    "archive_options",
-    "end_jvm",
-    "jvm_exit_code",
-    "jvm_process",
-    "network_warning",
-    "spark_settings",
-    "start_session",
-    "stop_session",
-]
+__all__ = ["SessionError", "archive_options", "end_jvm", "jvm_exit_code", "jvm_process", "network_warning", "spark_settings", "start_session", "stop_session"]
 
 
 log = logging.getLogger(__name__)
-
-DAEMON = "dskype.topology.runtime.processes.daemon"
-"""The module of Spark's Python daemon, which starts the supervisor of its host."""
 
 
 class SessionError(TopologyError):
@@ -94,7 +80,8 @@ _SETTINGS = {
     "spark.scheduler.mode": "FAIR",
     "spark.sql.session.timeZone": "UTC",
     "spark.python.worker.reuse": "true",
-    "spark.python.daemon.module": DAEMON,
+    # It also starts the supervisor of its host.
+    "spark.python.daemon.module": "dskype.topology.runtime.processes.daemon",
 }
 
 
@@ -222,7 +209,7 @@ def start_session(
 def _start_supervisor(context: Any) -> None:
     """Let Spark's Python daemon and the supervisor of this host start while the driver makes topics and queries, which would wait for them."""
     try:
-        context._jvm.dskype.spark.ExecutorWriter.supervisorPath(context.pythonExec, DAEMON, context.environment, None)
+        context._jvm.dskype.spark.ExecutorWriter.supervisorPath(context.pythonExec, context.environment, None)
     except Exception as error:  # py4j raises errors of many kinds; the first executor tries again, and tells what is wrong
         log.info("no supervisor was started ahead: %s", error)
 

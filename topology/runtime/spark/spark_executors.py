@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -12,17 +11,7 @@ import pyarrow as pa
 from dskype.topology.errors import TopologyError
 from dskype.topology.planning.plan import TopologyPlan
 
-__all__ = [
-    "NoSparkExecutorError",
-    "SparkExecutor",
-    "count_executors",
-    "find_executors",
-    "given_up_s",
-    "is_local",
-    "newest_executor_age_s",
-    "on_all_executors",
-    "place",
-]
+__all__ = ["NoSparkExecutorError", "SparkExecutor", "find_executors", "given_up_s", "is_local", "on_all_executors", "place", "present_executors"]
 
 
 class NoSparkExecutorError(TopologyError):
@@ -35,10 +24,12 @@ class SparkExecutor(NamedTuple):
     """One of Spark's executors.
 
     :ivar id: Spark's name for it; never used again for another one.
+    :ivar since_ms: when it came, epoch ms.
     """
 
     id: str
     host: str
+    since_ms: int
 
     @property
     def location(self) -> str:
@@ -59,21 +50,22 @@ def given_up_s(spark: Any) -> float | None:
     return max(1.0, conf.getTimeAsSeconds("spark.network.timeout", "120s") - conf.getTimeAsSeconds("spark.executor.heartbeatInterval", "10s"))
 
 
-def _active(context: Any) -> list[Any]:
-    """Return what Spark knows of its executors on other hosts, those that it has not given up."""
+def present_executors(context: Any) -> list[SparkExecutor]:
+    """Return Spark's executors on other hosts, those that Spark has not given up, the oldest first."""
     rows = context._jsc.sc().statusStore().executorList(True)
-    return [e for e in map(rows.apply, range(rows.size())) if e.id() != "driver"]
+    others = [e for e in map(rows.apply, range(rows.size())) if e.id() != "driver"]
+    found = [SparkExecutor(e.id(), e.hostPort().rpartition(":")[0], e.addTime().getTime()) for e in others]
+    return sorted(found, key=lambda e: (len(e.id), e.id))
 
 
 def find_executors(context: Any) -> list[SparkExecutor]:
-    """Return Spark's executors on other hosts, those that Spark has not given up, the oldest first.
+    """Return what :func:`present_executors` returns.
 
     :raises NoSparkExecutorError: there is none.
     """
-    found = [SparkExecutor(e.id(), e.hostPort().rpartition(":")[0]) for e in _active(context)]
-    if not found:
+    if not (found := present_executors(context)):
         raise NoSparkExecutorError("Spark has no executor.", given=context.master, hint="workers may have left the master, or hold no free cores and memory")
-    return sorted(found, key=lambda e: (len(e.id), e.id))
+    return found
 
 
 def place(plan: TopologyPlan, component: str, executors: Sequence[SparkExecutor]) -> list[SparkExecutor]:
@@ -88,22 +80,11 @@ def place(plan: TopologyPlan, component: str, executors: Sequence[SparkExecutor]
     return [executors[(before + i) % n] for i in range(plan.num_executors(component))]
 
 
-def count_executors(context: Any) -> int:
-    """Return the number of Spark's executors on other hosts, those that Spark has not given up."""
-    return len(_active(context))
-
-
-def newest_executor_age_s(context: Any) -> float:
-    """Return for how many seconds the newest of Spark's executors has been there; 0 without one."""
-    since_ms = [e.addTime().getTime() for e in _active(context)]
-    return max(0.0, time.time() - max(since_ms) / 1000) if since_ms else 0.0
-
-
 def on_all_executors(spark: Any, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], columns: str) -> list[Any]:
     """Run a function for ``mapInArrow`` in so many tasks that every Spark executor most likely gets one; return its rows. Spark deals tasks out in turn to free slots.
 
     :param columns: names and types of the rows, as in SQL.
     """
-    n = 1 if is_local(spark) else 4 * max(8, count_executors(spark.sparkContext))
+    n = 1 if is_local(spark) else 4 * max(8, len(present_executors(spark.sparkContext)))
     # With SQL, like the queries: RDDs would get Python daemons, and with them supervisors, of their own.
     return spark.range(0, n, 1, n).mapInArrow(function, columns).collect()

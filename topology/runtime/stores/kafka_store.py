@@ -28,7 +28,6 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError, UnknownTopicOrPartitionError
 
-from dskype.topology.config import RECORD_BYTES
 from dskype.topology.core.chunking import cut
 from dskype.topology.core.snapshots import TERMS, SnapshotError, SnapshotStore, WriteError, removed, taken
 from dskype.topology.errors import TopologyError
@@ -37,7 +36,7 @@ from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.connections import FAILOVER_MS
 from dskype.topology.runtime.kafka.reading import records_until
 from dskype.topology.runtime.kafka.record_producer import RecordProducer
-from dskype.topology.runtime.kafka.topic_admin import OWN_TOPIC, TopicAdmin
+from dskype.topology.runtime.kafka.topic_admin import KEPT_TOPIC, TopicAdmin
 from dskype.topology.runtime.stores.state_log import CLEAR, DOCUMENT, FENCE, JOURNAL, SNAPSHOT, TERM, Chunk, Commit, PartitionLog, pack_chunks, unpack_chunks
 
 __all__ = ["KafkaSnapshotStore"]
@@ -56,15 +55,7 @@ _METADATA_MS = 3000
 _TRIM_SNAPSHOTS = 8
 """One of this many small snapshots reads the partition, and lets Kafka drop what is not needed."""
 _TRIM_EVERY = 64
-"""Journal entries after which Kafka may drop those that are no longer needed."""
-_TOPIC = {
-    **OWN_TOPIC,
-    "cleanup.policy": "delete",
-    "retention.ms": "-1",
-    "retention.bytes": "-1",
-    "segment.bytes": str(64 << 20),
-    "max.message.bytes": str(2 * RECORD_BYTES),
-}
+"""One of this many journal entries lets Kafka drop those that are no longer needed."""
 
 
 class KafkaSnapshotStore(SnapshotStore):
@@ -86,7 +77,6 @@ class KafkaSnapshotStore(SnapshotStore):
         self._logs = {partition: PartitionLog(kept) for partition in range(self._tasks + 1)}
         self._missing = True  # whether the topics must be looked for before the next write
         self._ahead: dict[int, int] = {}  # partition -> offset behind the last snapshot, if all records before it are known to be in order
-        self._unpruned: dict[int, int] = {}  # partition -> journal entries since its old records were dropped
         self._forget_connections()
 
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
@@ -142,7 +132,7 @@ class KafkaSnapshotStore(SnapshotStore):
                     legal=str(self._tasks + 1),
                     hint="start it afresh ('dskype submit --fresh') after deleting them, or under another name",
                 )
-            admin.create({topic: n for topic, n in wanted.items() if topic not in existing}, _TOPIC)
+            admin.create({topic: n for topic, n in wanted.items() if topic not in existing}, {**KEPT_TOPIC, "cleanup.policy": "delete"})
 
     def remove(self) -> None:
         self.rest()
@@ -347,9 +337,7 @@ class KafkaSnapshotStore(SnapshotStore):
             if not self._put(partition, Commit(JOURNAL, task, number, uuid.uuid4().hex, term), data):
                 self.check_term(term)
                 raise taken(task, number, self.newest_journal(task))
-            self._unpruned[partition] = self._unpruned.get(partition, 0) + 1
-            if self._unpruned[partition] >= _TRIM_EVERY:
-                self._unpruned[partition] = 0
+            if number % _TRIM_EVERY == 0:
                 self._trim([partition])
 
     def _trim(self, partitions: Iterable[int]) -> None:

@@ -66,6 +66,7 @@ class InboxLoop:
     :param open_input: returns what passes on the records from given positions on.
     :param permit: called before a batch, and before what it has released is written; it raises if another executor has the tasks now.
     :param interval_s: least time between the beginnings of two batches.
+    :ivar input: what ``open_input`` has returned.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class InboxLoop:
                 executor.bring_to(task.id, version)
         tasks = {task.id for task in executor.tasks}
         own = {where: offset for where, offset in external.items() if route(executor.plan, executor.component, *where) in tasks}
-        self._reader = open_input({(task.inbox, task.index): task.version for task in executor.tasks} | own)
+        self.input = open_input({(task.inbox, task.index): task.version for task in executor.tasks} | own)
         self._number = 0  # of the last batch
         self._next_s = 0.0  # when the next batch may begin
         self._worked_s = time.monotonic()  # when there was something last
@@ -108,7 +109,7 @@ class InboxLoop:
                 return
         if self._idle_s is None:
             self._idle_s = time.monotonic()
-        if records := self._reader.read(self._wait_s(), self._most):
+        if records := self.input.read(self._wait_s(), self._most):
             self._idle_s = None
             self._begin()
             self._release(self._executor.handle(self._number, records, report=False))

@@ -11,12 +11,11 @@ from typing import Any, cast
 from confluent_kafka import KafkaError, KafkaException, Producer
 from kafka import errors as kafka_python
 
-from dskype.topology.config import RECORD_BYTES
 from dskype.topology.core.frames import OutRecord, OutRecords, expand_records
 from dskype.topology.errors import TopologyError, explain
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.connections import UnsupportedOptionError, connection_settings
-from dskype.topology.runtime.kafka.record_producer import Delivery, KafkaPythonProducer
+from dskype.topology.runtime.kafka.record_producer import PRODUCER_SETTINGS, Delivery, KafkaPythonProducer
 
 __all__ = ["DeliveryError", "PlainRecordWriter", "RecordWriter", "StalledWriterError", "make_writer"]
 
@@ -32,18 +31,14 @@ _PLAIN_LIMIT_S = 60.0
 """A client of kafka-python gives a record up after so long; its executor ends then, and the next one writes it again."""
 
 _SETTINGS = {
-    # Frames of a channel stay in order when a request fails: a receiver drops a frame that comes before an earlier one.
-    "enable.idempotence": True,
-    "acks": "all",
+    **PRODUCER_SETTINGS,
     # Whoever writes waits for it at once, which ends this time: the records of one batch go out in large requests, and alone they are not late.
     "linger.ms": 5,
     "delivery.report.only.error": True,  # a call into Python for each record would cost half as much as writing it
     # A broker that is away is waited for, however long.
     "message.timeout.ms": 0,
-    "message.max.bytes": 2 * RECORD_BYTES,
     "queue.buffering.max.messages": 1_000_000,
     "queue.buffering.max.kbytes": 1 << 20,
-    "partitioner": "murmur2_random",  # the partitions that Java's clients choose
 }
 
 

@@ -17,8 +17,8 @@ from dskype.topology.core.snapshots import FencedError
 from dskype.topology.errors import TopologyError
 from dskype.topology.planning.plan import TopologyPlan, dead_letters_topic, inbox_topic, metrics_topic
 from dskype.topology.runtime.driver.driver import TopologyDriver
-from dskype.topology.runtime.driver.janitor import Janitor
 from dskype.topology.runtime.driver.topics import TopologyTopics
+from dskype.topology.runtime.driver.watch import Janitor
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 from dskype.topology.runtime.nimbus.nimbus_topic import ClusterClient

@@ -14,9 +14,9 @@ from dskype.topology.errors import FATAL_MARK, RETRIABLE_MARK, FatalError, Topol
 from dskype.topology.planning.plan import TopologyPlan, inbox_topic
 from dskype.topology.runtime.driver import query_keeper
 from dskype.topology.runtime.driver.clock_writer import ClockWriter
+from dskype.topology.runtime.driver.driver import DriverThreads
 from dskype.topology.runtime.driver.query_keeper import QueryKeeper
 from dskype.topology.runtime.driver.state import DriverState, TopologyFailedError
-from dskype.topology.runtime.driver.threads import DriverThreads
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.spark.component_query import PartitionsAddedError
 
@@ -77,7 +77,7 @@ def test_a_driver_that_was_replaced_writes_nothing(state):
 
 
 def test_no_error_ends_a_thread_and_each_kind_is_told_in_its_way(state, monkeypatch):
-    monkeypatch.setattr("dskype.topology.runtime.driver.threads._AFTER_ERROR_S", 0.0)
+    monkeypatch.setattr("dskype.topology.runtime.driver.driver._AFTER_ERROR_S", 0.0)
     errors = [KafkaTimeoutError("away"), ValueError("odd"), FatalError("the end"), TopologyError("later")]
 
     def step() -> float:

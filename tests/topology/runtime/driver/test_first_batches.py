@@ -23,7 +23,7 @@ class Driver:
         self.plan, self.stats, self.fails = TopologyPlan.build("t", "t-1-0", {"topology.acker.executors": 0, **conf}, topology), TopologyStats(), fails
         self.coming, self.tenure = list(self.plan.component_ids), SimpleNamespace(term=7)
         self.stats.tasks.update({task: {"term": 6} for task in self.plan.task_component})  # what an earlier driver's tasks have reported
-        self.asked = 0
+        self.asked, self._clock = 0, SimpleNamespace(request_snapshots=self.request_snapshots)
 
     def request_snapshots(self):
         self.asked += 1

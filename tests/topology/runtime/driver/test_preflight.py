@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from dskype.topology.runtime.driver.reports import cause_of
 from dskype.topology.runtime.driver.resume import installed_version
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.spark import spark_executors
+from dskype.topology.runtime.spark.spark_executors import SparkExecutor
 from dskype.topology.runtime.transport.wire import SUPERVISOR_VARIABLE
 
 from ..standalone import hiding, standalone
@@ -96,11 +98,15 @@ class Session:
         self.ran.append("collected")
 
 
+def came(n, seconds_ago=0.0):
+    """Return n executors, the newest of which came so many seconds ago, and the others long before."""
+    return [SparkExecutor(str(i), "host", int((time.time() - seconds_ago - 100 * i) * 1000)) for i in range(n)]
+
+
 def test_a_standby_starts_python_when_all_of_its_executors_have_come(monkeypatch):
     session = Session([0, 0, 1, 2])
-    monkeypatch.setattr(preflight, "count_executors", lambda context: context.executors.pop(0) if len(context.executors) > 1 else context.executors[0])
-    monkeypatch.setattr(spark_executors, "count_executors", preflight.count_executors)
-    monkeypatch.setattr(preflight, "newest_executor_age_s", lambda context: 0.0)
+    for module in (preflight, spark_executors):
+        monkeypatch.setattr(module, "present_executors", lambda context: came(context.executors.pop(0) if len(context.executors) > 1 else context.executors[0]))
     for name, seconds in (("_SETTLE_S", 0.3), ("_LOOK_S", 0.01), ("_RARELY_S", 0.01)):
         monkeypatch.setattr(preflight, name, seconds)
     preflight.start_python_early(session).join(10)
@@ -108,17 +114,20 @@ def test_a_standby_starts_python_when_all_of_its_executors_have_come(monkeypatch
 
 
 def test_executors_that_have_been_there_for_a_while_are_not_waited_for(monkeypatch):
-    monkeypatch.setattr(preflight, "count_executors", lambda context: 2)
-    monkeypatch.setattr(preflight, "newest_executor_age_s", lambda context: preflight._SETTLE_S)
-    monkeypatch.setattr(preflight.time, "sleep", lambda seconds: pytest.fail("nobody is waited for"))
+    seconds_ago = preflight._SETTLE_S
+    monkeypatch.setattr(preflight, "present_executors", lambda context: came(2, seconds_ago))
+    monkeypatch.setattr(preflight.time, "sleep", lambda seconds: pytest.fail("others are waited for"))
     preflight._Arrivals(None).settle()
+    seconds_ago = 0.0
+    with pytest.raises(pytest.fail.Exception, match="others are waited for"):
+        preflight._Arrivals(None).settle()
 
 
 def test_a_standby_whose_session_ends_starts_no_python(monkeypatch):
     def ended(context):
         raise RuntimeError("the session has ended")
 
-    monkeypatch.setattr(preflight, "count_executors", ended)
+    monkeypatch.setattr(preflight, "present_executors", ended)
     session = Session([])
     preflight.start_python_early(session).join(10)
     assert session.ran == []

@@ -14,8 +14,8 @@ from dskype.topology.config import Config
 from dskype.topology.core.stats import TopologyStats
 from dskype.topology.nimbus.observing import BROKERS_SILENT_AFTER_S, GONE, Contact, ContactWatch, seen_health, started_ms
 from dskype.topology.runtime.driver import watch as watch_module
+from dskype.topology.runtime.driver.query_keeper import Restarts
 from dskype.topology.runtime.driver.reports import DriverReports
-from dskype.topology.runtime.driver.restarts import Restarts
 from dskype.topology.runtime.driver.watch import StallWatch, Watch
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.nimbus.liveness import DEAD_AFTER_S, SILENT_AFTER_S, HeartbeatWatch, alive_on_this_machine, describe_driver

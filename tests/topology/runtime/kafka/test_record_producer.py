@@ -17,9 +17,9 @@ from kafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError, Me
 from dskype.deploy.machine import launch
 from dskype.topology import Fields, KafkaSpout, TopologyBuilder
 from dskype.topology.planning.plan import TopologyPlan
-from dskype.topology.runtime.driver import janitor as janitor_module
+from dskype.topology.runtime.driver import watch as watch_module
 from dskype.topology.runtime.driver.driver import TopologyDriver
-from dskype.topology.runtime.driver.janitor import Janitor
+from dskype.topology.runtime.driver.watch import Janitor
 from dskype.topology.runtime.kafka import connections, record_producer, write_watch
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.write_watch import WriteWatch
@@ -235,7 +235,7 @@ def test_a_driver_that_became_dumb_ends_and_says_why_with_another_client(tmp_pat
     monkeypatch.setattr(KafkaSettings, "producer", lambda self, **_: other)
     driver.state.producer = own
     janitor = Janitor(driver.state, driver._topics)
-    monkeypatch.setattr(janitor_module, "TopicAdmin", lambda kafka: pytest.fail("it looks after topics"))
+    monkeypatch.setattr(watch_module, "TopicAdmin", lambda kafka: pytest.fail("it looks after topics"))
     with pytest.raises(pytest.fail.Exception, match="after topics"):  # one round is no proof
         janitor.step()
     assert driver.failure is None and b'"starting"' in written[0]

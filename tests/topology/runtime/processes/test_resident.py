@@ -264,7 +264,7 @@ class Loop:
     """Stands in for the loop of an executor: batches of code that takes every error for one of its input, or that never ends."""
 
     def __init__(self, folder: Path, what: str) -> None:
-        self._folder, self._what = folder, what
+        self._folder, self._what, self.input = folder, what, ["a partition"]
 
     def step(self) -> None:
         (self._folder / "begun").touch()
@@ -283,7 +283,7 @@ def test_a_stop_waits_for_the_batch_unless_it_is_stuck_and_closes_the_components
     if what == "idle":  # Spark has not called it yet
         (tmp_path / "begun").touch()
     else:
-        resident._loop, resident._input = Loop(tmp_path, what), ["a partition"]
+        resident._loop = Loop(tmp_path, what)
     pid = os.fork()
     if not pid:
         try:
@@ -313,8 +313,8 @@ def test_on_a_cluster_an_executor_whose_query_was_started_again_elsewhere_ends(r
         if len(checks) == 3:
             raise SupersededError("another one has the task")
 
-    resident._executor, resident._input = SimpleNamespace(close=(tmp_path / "closed").touch), []
-    resident._loop = SimpleNamespace(step=lambda: steps.append(time.sleep(0.01)))
+    resident._executor = SimpleNamespace(close=(tmp_path / "closed").touch)
+    resident._loop = SimpleNamespace(step=lambda: steps.append(time.sleep(0.01)), input=[])
     resident._leases = SimpleNamespace(check=check, release=(tmp_path / "released").touch)
     with pytest.raises(Stop):
         resident.run(StopSignal())

@@ -33,13 +33,15 @@ def plan_of(workers: int) -> TopologyPlan:
     ],
 )
 def test_executors_of_a_worker_are_on_one_host_unless_there_are_too_few_workers(workers, hosts, places):
-    plan, there = plan_of(workers), [SparkExecutor(str(i), "h") for i in range(hosts)]
+    plan, there = plan_of(workers), [SparkExecutor(str(i), "h", 0) for i in range(hosts)]
     assert [" ".join(e.id for e in place(plan, c, there)) for c in plan.component_ids] == places
 
 
 def context_with(*executors):
-    """Return a Spark context whose status store knows the driver and these executors (id, host)."""
-    rows = [SimpleNamespace(id=lambda i=i: i, hostPort=lambda h=h: f"{h}:4711") for i, h in [("driver", "d"), *executors]]
+    """Return a Spark context whose status store knows the driver and these executors (id, host), which came a second after each other."""
+    came = [SimpleNamespace(getTime=lambda n=n: 1000 * n) for n in range(len(executors) + 1)]
+    known = zip([("driver", "d"), *executors], came, strict=True)
+    rows = [SimpleNamespace(id=lambda i=i: i, hostPort=lambda h=h: f"{h}:4711", addTime=lambda t=t: t) for (i, h), t in known]
     store = SimpleNamespace(executorList=lambda active: active and SimpleNamespace(size=lambda: len(rows), apply=rows.__getitem__))
     return SimpleNamespace(master="spark://m", _jsc=SimpleNamespace(sc=lambda: SimpleNamespace(statusStore=lambda: store)))
 
@@ -47,6 +49,7 @@ def context_with(*executors):
 def test_sparks_executors_are_found_the_oldest_first():
     found = find_executors(context_with(("10", "a"), ("9", "[::1]"), ("1", "b")))
     assert [(e.id, e.host, e.location) for e in found] == [("1", "b", "executor_b_1"), ("9", "[::1]", "executor_[::1]_9"), ("10", "a", "executor_a_10")]
+    assert [e.since_ms for e in found] == [3000, 2000, 1000]
     with pytest.raises(NoSparkExecutorError, match="Spark has no executor") as error:
         find_executors(context_with())
     assert error.value.retriable

@@ -41,4 +41,4 @@ def test_sparks_reports_count_what_tasks_have_processed_and_its_batches_change_n
             )
             assert ended > 1 and versions(component) == json.loads(ends)[inbox_topic(name, component)]
         assert Counter(r.value for r in output(kafka, out).values()) == sums_expected(TOTAL)
-        assert not driver.restarts
+        assert not driver.state.reports.restarts

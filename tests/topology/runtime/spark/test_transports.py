@@ -123,7 +123,7 @@ def test_a_query_waits_for_slots_however_long_and_the_health_says_why(tmp_path):
     driver = TopologyDriver(plan_of(), FakeSpark(), KAFKA, tmp_path)
     for _ in range(20):  # more often than a query may fail
         driver._queries._judge("count", TooFewSlotsError("7 slots needed, 1 slots too few"))
-    assert driver.failure is None and not driver.restarts and "count" in driver._queries.obstacles()
+    assert driver.failure is None and not driver.state.reports.restarts and "count" in driver._queries.obstacles()
     Watch(driver.state, driver._queries, dict).report_health()
     assert driver.health()["state"] == "waiting" and "component 'count' waits: 7 slots needed" in driver.health()["why"][0]
 

@@ -277,7 +277,7 @@ def test_a_bolt_that_comes_back_to_a_host_does_not_go_back_behind_its_newest_sna
         steps(spout, elsewhere)
     newest = home.store.newest_version(home.plan.component_tasks("sum")[0])
     back = home.loop("sum")
-    assert back._reader.positions["t.sum", 0] == newest > 1
+    assert back.input.positions["t.sum", 0] == newest > 1
     steps(back)
     assert set(home.totals()) == {(0, 1), (1, 3), (2, 7)}
 
@@ -318,7 +318,7 @@ def test_a_spout_goes_on_behind_its_journal(home):
 
 def test_external_partitions_go_to_one_executor_each(home):
     external = dict.fromkeys([("in-a", 0), ("in-a", 1), ("in-b", 0)], 0)
-    read = [{where for where in home.loop("in", external=external, index=i)._reader.positions if where[0] != "t.in"} for i in range(2)]
+    read = [{where for where in home.loop("in", external=external, index=i).input.positions if where[0] != "t.in"} for i in range(2)]
     assert read[0] | read[1] == set(external) and not read[0] & read[1] and read[0] and read[1]
 
 
