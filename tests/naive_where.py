@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator as operators
 import random
 from collections.abc import Sequence
 from functools import lru_cache
@@ -17,7 +16,6 @@ from dskype.spouts.filters import compile_program
 
 ATTRIBUTES = Attributes.from_conf({"price": "number", "category": "string", "tags": "strings"})
 STOP, BORDER = None, "|"
-_COMPARISONS = {"=": operators.eq, "!=": operators.ne, "<": operators.lt, "<=": operators.le, ">": operators.gt, ">=": operators.ge}
 
 
 def text(message: dict[str, Any]) -> Sequence[Any]:
@@ -128,4 +126,4 @@ def _compares(given: dict[str, Any], name: str, op: str, *values: Any) -> bool:
         return values[0] in value
     if op == "in":
         return value in values
-    return bool(_COMPARISONS[op](value, values[0]))
+    return bool({"=": value == values[0], "!=": value != values[0]}[op] if isinstance(value, str) else eval(f"value {op if op != '=' else '=='} values[0]"))

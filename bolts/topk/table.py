@@ -80,8 +80,7 @@ class TermIds:
         assert (np.bincount(uses, minlength=ever) == self.map.references[:ever]).all()
         live = np.flatnonzero(self.map.references[:ever])
         assert len(live) == used == int((self.map.local >= 0).sum()) and ever == used + spare
-        named = zip(live.tolist(), self.map.name[live].tolist(), strict=True)
-        assert all(kernels.find_term(name, self.map.key, self.map.local) == i for i, name in named)
+        assert all(kernels.find_term(self.map.name[i], self.map.key, self.map.local) == i for i in live)
         assert not set(self.map.spare[:spare].tolist()) & set(live.tolist())
 
 

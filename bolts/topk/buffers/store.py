@@ -267,14 +267,11 @@ class BufferStore:
         free = arrays.block[:, kernels.STATE] == kernels.FREE
         assert not arrays.block[free, kernels.LENGTH].any() and (self.theta[free] == np.inf).all()
         used = np.flatnonzero(~free)
-        block = arrays.block[used]
-        offsets, seqs, positions, scores = self._lists(block[:, kernels.START], block[:, kernels.LENGTH])
-        rows = list(zip(scores.tolist(), positions.tolist(), seqs.tolist(), strict=True))
-        columns = (used, offsets[:-1], block[:, kernels.LENGTH : kernels.MARKED], self.theta[used], keys[used])
-        for slot, at, (length, _, frozen, k, limit, state), theta, key in zip(*(column.tolist() for column in columns)):
-            entries = rows[at : at + length]
+        columns = (used, arrays.block[used, : kernels.MARKED], self.theta[used], keys[used])
+        for slot, (start, length, _, frozen, k, limit, state), theta, key in zip(*(column.tolist() for column in columns)):
+            entries = list(zip(*(a[start : start + length].tolist() for a in (arrays.score, arrays.position, arrays.seq))))
             listed = entries[:frozen] if state != kernels.ACTIVE else entries
-            assert all(itertools.starmap(tuple.__gt__, itertools.pairwise(listed))), (slot, listed)
+            assert all(a > b for a, b in itertools.pairwise(listed)), (slot, listed)
             assert len({seq for _, _, seq in listed}) == len(listed)
             if state == kernels.ACTIVE:
                 assert 1 <= k <= limit and frozen == 0

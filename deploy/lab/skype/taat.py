@@ -61,11 +61,13 @@ class TaatIndex(SubscriptionIndex):
         self._lists._check()
         words, lists = self.table.words, self._lists
         assert (self._sums == -1.0).all()
-        slots = np.flatnonzero(self.table.live)
-        starts, lengths = (words.block[slots, name].astype(np.int64) for name in (array_kernels.START, array_kernels.LENGTH))
-        term, where, weight = words.gather(starts, lengths, "term", "where", "weight")
-        nth = np.arange(len(term)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        assert (where >= 0).all() and (where < lists.block[term, array_kernels.LENGTH]).all()
-        at = lists.block[term, array_kernels.START] + where
-        assert (lists.slot[at] == np.repeat(slots, lengths)).all() and (lists.nth[at] == nth).all() and (lists.weight[at] == weight).all()
-        assert len(term) == int(lists.block[:, array_kernels.LENGTH].sum())
+        postings = 0
+        for slot in np.flatnonzero(self.table.live).tolist():
+            start, length = words.block[slot, :2]
+            for nth in range(length):
+                term, where = words.term[start + nth], words.where[start + nth]
+                assert where < lists.block[term, array_kernels.LENGTH]
+                at = lists.block[term, array_kernels.START] + where
+                assert (lists.slot[at], lists.nth[at], lists.weight[at]) == (slot, nth, words.weight[start + nth])
+                postings += 1
+        assert postings == int(lists.block[:, array_kernels.LENGTH].sum())

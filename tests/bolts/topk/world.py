@@ -44,36 +44,21 @@ class Ranking:
     def __init__(self, subscription: dict[str, Any], messages: list[dict[str, Any]], after: float = -math.inf, ends: dict[int, int] | None = None) -> None:
         self.subscription, self.messages, self.ends = subscription, messages, {} if ends is None else ends
         self.scored: list[tuple[float, int, int]] = []
-        self.positions: list[int] = []  # of the same
-        self.scores: dict[int, float] = {}  # sequence number -> score
         self.known = bisect.bisect_right(messages, after, key=lambda message: message["position"])
         self.after = after
         self.last: tuple[Any, list[tuple[float, int, int]]] = (None, [])
 
-    def _read_on(self) -> None:
-        """Score the messages that have come since."""
-        for message in self.messages[self.known :]:
-            assert not self.positions or self.positions[-1] <= message["position"]
-            if (score := exact_score(self.subscription, message)) is not None:
-                self.scored.append((score, message["position"], message["seq"]))
-                self.positions.append(message["position"])
-                self.scores[message["seq"]] = score
-        self.known = len(self.messages)
-
-    def score(self, seq: int) -> float | None:
-        """What :func:`exact_score` says of a message that may be in a window; None also for older ones."""
-        self._read_on()
-        return self.scores.get(seq)
-
     def topk(self, watermark: int, extent: int, count: int) -> list[tuple[float, int, int]]:
         assert watermark - extent >= self.after
-        self._read_on()
+        for message in self.messages[self.known :]:
+            assert not self.scored or self.scored[-1][1] <= message["position"]
+            if (score := exact_score(self.subscription, message)) is not None:
+                self.scored.append((score, message["position"], message["seq"]))
+        self.known = len(self.messages)
         asked = (watermark, extent, self.known, len(self.ends))
         if self.last[0] != asked:
-            inside = self.scored[bisect.bisect_right(self.positions, watermark - extent) : bisect.bisect_right(self.positions, watermark)]
-            if self.ends:
-                inside = [entry for entry in inside if watermark < self.ends.get(entry[2], math.inf)]
-            self.last = (asked, sorted(inside, reverse=True))
+            first, end = (bisect.bisect_right(self.scored, position, key=lambda entry: entry[1]) for position in (watermark - extent, watermark))
+            self.last = (asked, sorted((e for e in self.scored[first:end] if watermark < self.ends.get(e[2], math.inf)), reverse=True))
         return self.last[1][:count]
 
 
@@ -318,7 +303,7 @@ class Caller:
             self.folded[slot] = [seq for seq in self.folded[slot] if seq not in gone]
             for _, op, seq, score, rank, _ in mine:
                 if op == 0:
-                    assert seq not in self.folded[slot] and score == self.rankings[slot].score(seq)
+                    assert seq not in self.folded[slot] and score == exact_score(self.subscriptions[slot], self.by_seq[seq])
                     self.folded[slot].insert(rank - 1, seq)
                 else:
                     assert rank == 0
@@ -366,11 +351,10 @@ class Caller:
         engine._check()
         slots = np.array(sorted(self.subscriptions), np.int32)
         assert engine.slots.tolist() == slots.tolist() and len(engine) == len(slots)
-        offsets, seqs, positions, scores = (column.tolist() for column in engine.topk(slots))
-        rows = list(zip(scores, positions, seqs, strict=True))
+        offsets, seqs, positions, scores = engine.topk(slots)
         waiting = engine.pending(slots).tolist()
         for i, slot in enumerate(slots.tolist()):
-            found = rows[offsets[i] : offsets[i + 1]]
+            found = list(zip(*(column[offsets[i] : offsets[i + 1]].tolist() for column in (scores, positions, seqs))))
             assert [seq for _, _, seq in found] == self.folded[slot]
             assert waiting[i] == (slot not in self.active)
             if not waiting[i]:
