@@ -61,10 +61,10 @@ class Side:
 def earlier(revision: str | None) -> tuple[str, Path]:
     """Return a revision of this repository, and a folder with its files.
 
-    :param revision: None: the last tag.
-    :raises RuntimeError: there is no such revision, or no tag.
+    :param revision: None: the commit that began the present version. Tags do not come with every clone.
+    :raises RuntimeError: there is no such revision, or no history.
     """
-    name = revision or _git("describe", "--tags", "--abbrev=0")
+    name = revision or _git("log", "-1", "--format=%h", "-G^version = ", "--", "setup.cfg")
     commit = _git("rev-parse", "--verify", f"{name}^{{commit}}")
     folder = _ROOT / "build" / "guard" / commit[:12]
     if not folder.exists():
@@ -113,7 +113,7 @@ def _summary(times: Mapping[str, Sequence[float]]) -> tuple[float, float, float]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare, print a table, and return 1 if a part is slower than allowed."""
     parser = argparse.ArgumentParser(prog="python -m dskype.deploy.lab.guard", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--against", metavar="REVISION", help="the earlier state; default: the last tag")
+    parser.add_argument("--against", metavar="REVISION", help="the earlier state; default: the commit that began the present version")
     parser.add_argument("--only", metavar="PART,...", help=f"of {', '.join(PARTS)}")
     parser.add_argument("--rounds", type=int, default=7, metavar="N", help="default: 7")
     parser.add_argument("--least", type=float, default=0.9, metavar="RATIO", help="a part with a lower ratio fails; default: 0.9")

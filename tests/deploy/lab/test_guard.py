@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+
 import pytest
 
 from dskype.deploy.lab import guard, guard_parts
@@ -53,6 +56,21 @@ def test_a_slower_part_fails_but_not_the_one_that_shows_the_noise(monkeypatch, t
     monkeypatch.setattr(guard, "compare", lambda now, before, parts, rounds: {part: (ratios[part], 1.0, ratios[part]) for part in parts})
     assert guard.main(["--against", "v1", "--only", "fixed,lanes"]) == code
     assert ("slower" in capsys.readouterr().out.partition("lanes")[2]) == bool(code)
+
+
+def test_what_is_compared_with_by_default_is_the_beginning_of_the_present_version(monkeypatch, tmp_path):
+    def git(*arguments):
+        environment = {**os.environ, **{f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}}
+        return subprocess.run(["git", *arguments], cwd=tmp_path, env=environment, check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init", "-q")
+    for text in ("version = 0.1.0\n", "version = 0.2.0\n", "version = 0.2.0\nname = dskype\n"):
+        (tmp_path / "setup.cfg").write_text(text)
+        git("add", ".")
+        git("commit", "-q", "-m", "a change")
+    monkeypatch.setattr(guard, "_ROOT", tmp_path)
+    name, folder = guard.earlier(None)
+    assert name == git("rev-parse", "--short", "HEAD~1") and (folder / "setup.cfg").read_text() == "version = 0.2.0\n"
 
 
 def test_a_revision_that_is_not_there_is_refused(capsys):
