@@ -113,7 +113,7 @@ class Stream:
     :cvar name: the stream's id.
     :cvar fields: the names of its columns, in order.
     :cvar columns: name -> what the column holds.
-    :cvar optional: the columns that a batch may lack (None) until it travels: those with a default.
+    :cvar optional: the columns that may be None until a batch travels: those with a default.
     :cvar later: how many of the last columns earlier versions did not send. In a frame of theirs they are None in each row.
     """
 
@@ -158,7 +158,7 @@ class Stream:
         declarer.declare_stream(cls.name, cls.fields, direct, cls.later)
 
     def take(self, rows: np.ndarray) -> Self:
-        """Return the tuples with these numbers (int64[]), in this order. What they lack is lacking."""
+        """Return the tuples with these numbers (int64[]), in this order. Columns that are None stay so."""
         from dskype.topology.core.values import take_column  # here, because clients use the names of streams, and have no pyarrow
 
         return self.make([None if column is None else take_column(column, rows) for column in self.values()])
@@ -519,7 +519,7 @@ class Registrations(Stream):
 
 @_stream("results")
 class Results(Stream):
-    """Deltas and matches, in the order of publication. :mod:`dskype.bolts.results.deltas` encodes them: what a batch lacks is 0 or "" where it arrives.
+    """Deltas and matches, in the order of publication. :mod:`dskype.bolts.results.deltas` encodes them: a column that is None arrives as 0 or "" in each row.
 
     :ivar registration: ``"<partition>-<offset>"`` of the subscription's record.
     :ivar kind: ``events.ADD``, ``REMOVE``, ``SCORE`` or one of ``MATCHES``; on the stream plus ``protocol.merging.PART`` for a change of one replica's list.

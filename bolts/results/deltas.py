@@ -1,7 +1,7 @@
 """Deltas on their way from a subscription bolt to Kafka: batches of the stream ``results``, column by column, whatever columns the stream has.
 
-A batch that is made has columns of one length: numpy or pyarrow arrays, or lists of plain values. It lacks (None) what its maker does not know.
-Where it arrives nothing is lacking: 0 and "" stand for that.
+The columns of a batch have one length. They are numpy or pyarrow arrays, or lists of plain values. A column that the maker of a batch does not know is None;
+when the batch travels, 0 or "" takes its place in each row.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ def encoded(batch: Results, shared_messages: bool = False) -> Results:
 
 
 def plain(batch: Results) -> Results:
-    """Return the same deltas with texts as pyarrow strings, and numbers as arrays; what they lack is lacking."""
+    """Return the same deltas with texts as pyarrow strings, and numbers as arrays. Columns that are None stay so."""
     columns = zip(_COLUMNS, batch.values())
     return Results.make([None if column is None else to_strings(column) if dtype is None else to_numbers(column, dtype) for (_, dtype, _), column in columns])
 
 
 def concat(batches: Sequence[Results]) -> Results:
-    """Return plain deltas that lack the same columns, one batch after another."""
+    """Return plain deltas, one batch after another. The same columns of all batches are None."""
     if len(batches) == 1:
         return batches[0]
     columns = zip(*(batch.values() for batch in batches))
@@ -68,13 +68,13 @@ def concat(batches: Sequence[Results]) -> Results:
 
 
 def batch_of(rows: Sequence[Results]) -> Results:
-    """Return single deltas as a plain batch; it lacks what all of them lack."""
+    """Return single deltas as a plain batch. A column is None if it is None in all of them."""
     columns = zip(*(row.values() for row in rows))
     return plain(Results.make([None if column.count(None) == len(column) else list(column) for column in columns]))
 
 
 def without_blanks(batch: Results) -> Results:
-    """Return plain deltas that have arrived with None in place of each "" that stands for nothing; a column of these is lacking."""
+    """Return plain deltas that have arrived, with None in place of each "" in optional columns; a column of nothing else becomes None."""
     columns = list(batch.values())
     for i, (_, dtype, optional) in enumerate(_COLUMNS):
         if dtype is None and optional and columns[i] is not None:

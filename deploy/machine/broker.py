@@ -315,8 +315,7 @@ class EmbeddedBroker:
         folder = self.folder
         joined = os.pathsep.join(map(str, classpath))
         common = [str(java.path), *JVM_FLAGS, f"-Djava.io.tmpdir={folder / 'tmp'}"]
-        archive = _class_archive(java, classpath)
-        if self._train is None and archive.exists():
+        if self._train is None and (archive := existing_archive(java, classpath)) is not None:
             common.append(f"-XX:SharedArchiveFile={archive}")
         console = folder / "logs" / "console.log"
         if not (folder / "data" / "meta.properties").exists():
@@ -460,12 +459,9 @@ def _exercise(bootstrap_servers: str) -> None:
         admin.close()
 
 
-def existing_archive(classpath: list[Path]) -> Path | None:
-    """Return the class archive of the broker's JVM, or None if it was not written.
-
-    :param classpath: the broker's jars.
-    """
-    archive = _class_archive(find_java(), classpath)
+def existing_archive(java: Java, classpath: list[Path]) -> Path | None:
+    """Return the class archive of a broker's JVM with these jars; None if there is none."""
+    archive = _class_archive(java, classpath)
     return archive if archive.exists() else None
 
 

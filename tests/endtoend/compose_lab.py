@@ -113,7 +113,7 @@ class _Classes:
         self.mounts = [f"{place}:{place}:ro" for place in (connector, broker[0].parent, classes)] + [f"{folder}:{archives}:ro"]
         self.links = {f"jars/{place.name}": str(place) for place in (connector, broker[0].parent)} | {classes.name: str(classes), archives.name: str(archives)}
         folder.mkdir()
-        self._archives = {"broker": brokers.existing_archive(broker), "spark": existing_archive(spark)}
+        self._archives = {"broker": brokers.existing_archive(find_java(), broker), "spark": existing_archive(spark)}
         for archive in filter(None, self._archives.values()):
             shutil.copyfile(archive, folder / archive.name)
             (folder / archive.name).chmod(0o444)

@@ -1,4 +1,4 @@
-"""Batches of deltas, written shortly."""
+"""Batches of deltas in few words."""
 
 from dskype.spouts.streams import Results
 
