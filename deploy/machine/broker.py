@@ -315,7 +315,8 @@ class EmbeddedBroker:
         folder = self.folder
         joined = os.pathsep.join(map(str, classpath))
         common = [str(java.path), *JVM_FLAGS, f"-Djava.io.tmpdir={folder / 'tmp'}"]
-        if self._train is None and (archive := existing_archive(java, classpath)) is not None:
+        archive = None if self._train is not None else existing_archive(java, classpath)
+        if archive is not None:
             common.append(f"-XX:SharedArchiveFile={archive}")
         console = folder / "logs" / "console.log"
         if not (folder / "data" / "meta.properties").exists():
@@ -329,7 +330,7 @@ class EmbeddedBroker:
             )
             if done.returncode:
                 console.write_text(done.stdout + done.stderr)
-                if done.returncode < 0:  # the JVM crashed; maybe because of the class archive
+                if done.returncode < 0 and archive is not None:  # the JVM crashed; maybe because of the class archive
                     _discard_archive(archive)
                 raise self._failure(f"could not format its data folder (exit code {done.returncode})")
         with contextlib.suppress(OSError):
