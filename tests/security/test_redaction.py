@@ -854,22 +854,26 @@ with redacted_output():
                     time.sleep(0.02)
 
 
-def test_a_driver_whose_output_nobody_reads_is_told_so() -> None:
+@pytest.mark.parametrize("buffered", [True, False])
+def test_a_driver_whose_output_nobody_reads_is_told_so(buffered: bool) -> None:
     program = """
-import sys, time
+import sys
 from dskype.topology.core.redaction import redacted_output
 with redacted_output():
     try:
         while True:
             print("a line", flush=True)
     except BrokenPipeError:
+        print("nobody reads", file=sys.stderr)
         sys.exit(7)
 """
-    process = subprocess.Popen([sys.executable, "-P", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    environment = {**os.environ, "PYTHONUNBUFFERED": "" if buffered else "1"}
+    process = subprocess.Popen([sys.executable, "-P", "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
     assert process.stdout.readline() == b"a line\n"
     process.stdout.close()
-    assert process.wait(60) == 7
-    process.stderr.close()
+    _, said = process.communicate(timeout=60)
+    assert said.startswith(b"nobody reads\n")
+    assert process.returncode == (120 if buffered else 7), "Python ends with 120 where its own buffer cannot be written"
 
 
 def test_metrics_have_no_secrets() -> None:
