@@ -6,7 +6,7 @@ it is asked again later and later.
 
 Once in a long period a plan from scratch is tried on the sample, and *takes over* if it is much better (:class:`~dskype.bolts.placement.plans.Takeover`). A takeover that is not over by the next time ends then.
 
-Plans are made in the background, because messages would wait for seconds. Until a plan is there, nothing else is decided. A restored task has forgotten a plan that was being made, and decides again by later reports.
+Plans are made in the background, because messages would wait for seconds. Until a plan is there, nothing else is decided; it is dropped if another plan comes first. A restored task has forgotten a plan that was being made, and decides again by later reports.
 """
 
 from __future__ import annotations
@@ -94,6 +94,7 @@ class LoadAdjuster(Balancer):
 
     def _begin_plan(self) -> Mapping[str, Any] | None:
         self._reports, self._strained = {}, 0
+        self._making = None  # it would undo this plan
         return None
 
     # -- reports and decisions ----------------------------------------------------------------------------------------

@@ -218,7 +218,7 @@ class Later:
 
     def __call__(self, work):
         self.begun.append(work)
-        return self.result
+        return lambda: self.result()
 
     def result(self):
         return None
@@ -250,20 +250,23 @@ def test_while_a_plan_is_made_nothing_else_is_decided_and_then_it_is_written():
     assert not any(steady(world) for _ in range(8)) and len(later.begun) == 1
     found = later.begun[0]()
     later.result = lambda: found
-    world.adjuster._making = (later.result, world.adjuster._making[1])
     (plan,) = steady(world, [])
     assert plan["version"] == 1 and world.count("balance_decisions") == 1 and world.count("balance_moved") > 0
     assert not steady(world) and len(later.begun) == 1, "nothing is decided before the plan has come"
 
 
-def test_a_plan_that_is_made_when_another_one_has_come_is_dropped():
+@pytest.mark.parametrize("arrival", ["changing", "taking over", "in force"])
+def test_a_plan_that_is_made_when_another_one_has_come_is_dropped(arrival):
     world, later = ready_to_adjust()
     steady(world)
     other = {"version": 1, "plan": world.plans.present.split(0, 1)}
     found = later.begun[0]()
-    world.adjuster._making = (lambda: found, world.adjuster._making[1])
-    world.plans.newest = 1
-    world.plans.change(1, other["plan"])
+    if arrival == "changing":
+        world.plans.newest = 1
+        world.plans.change(1, other["plan"])
+    else:
+        world.follow(other, Takeover(["s0"], 0) if arrival == "taking over" else None)
+    later.result = lambda: found
     assert not steady(world, []) and world.adjuster._making is None and not world.count("balance_refusals")
 
 
@@ -274,7 +277,7 @@ def test_a_plan_whose_making_fails_is_reported_and_asked_for_later():
     def failed():
         raise BackgroundError("killed")
 
-    world.adjuster._making = (failed, world.adjuster._making[1])
+    later.result = failed
     assert not steady(world, []) and world.count("balance_refusals") == 1 and "killed" in world.collector.errors[0]
     assert not steady(world) and len(later.begun) == 2
 
