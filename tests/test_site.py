@@ -18,7 +18,7 @@ from dskype.topology import config
 from .test_links import files
 
 ROOT = Path(__file__).parents[1]
-pytestmark = pytest.mark.product(schedules=True, seconds=30)
+pytestmark = pytest.mark.long(seconds=30)
 
 _LOADING = {
     "audio": "src",

@@ -33,6 +33,7 @@ def emitted(capture, component):
     return [tuple(t.values) for t in capture.get_results().get(component, [])]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [None, 1])
 def test_words_are_counted_exactly(seed):
     topology = word_count.topology(SentenceSpout(interval_ms=1, limit=100))
@@ -108,6 +109,7 @@ def test_tuples_are_joined_one_to_one_and_fail_without_a_partner():
         assert trackers[0].is_failed(4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [None, 1, 2])
 def test_sums_and_averages_are_those_of_the_numbers(seed):
     topology = sliding_windows.topology(NumberSpout(interval_ms=1, limit=100))

@@ -15,7 +15,7 @@ from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from tests import tiers
 
-pytestmark = pytest.mark.product(schedules=True)  # runs pytest
+pytestmark = pytest.mark.long  # runs pytest
 
 ROOT = Path(__file__).parents[1]
 
@@ -44,6 +44,8 @@ def test_with_a_broker(broker): pass
 def test_named(broker): pass
 @pytest.mark.product
 def test_with_a_browser(): pass
+@pytest.mark.long
+def test_that_takes_long(): pass
 @pytest.mark.parametrize("name", ["cones", "taat"])
 def test_index(name): pass
 @pytest.mark.parametrize("kind", [INDEXES["cones"], INDEXES["ciq"]], ids=["own", "other"])
@@ -90,13 +92,13 @@ def test_marks_fixtures_and_baselines_decide_about_the_tier(suite):
     found = {tier: chosen(suite({"test_mixed.py": MIXED}, "--collect-only", "-q", "-m", tier)) for tier in tiers.TIERS}
     assert found == {
         "fast": ["test_class[own]", "test_index[cones]", "test_named[a name]", "test_pair[ours]", "test_plain"],
-        "product": ["test_with_a_broker", "test_with_a_browser"],
+        "product": ["test_that_takes_long", "test_with_a_broker", "test_with_a_browser"],
         "lab": ["test_class[other]", "test_figures[cones]", "test_figures[taat]", "test_index[taat]", "test_pair[theirs]"],
     }
 
 
 def test_groups_on_the_machine_come_first_and_then_what_takes_longest(suite):
-    long = "import pytest\npytestmark = pytest.mark.product(schedules=True, seconds={})\ndef test_it(): pass\n"
+    long = "import pytest\npytestmark = pytest.mark.long(seconds={})\ndef test_it(): pass\n"
     files = {
         "test_a.py": "def test_it(): pass\n",
         "test_b.py": long.format(40),

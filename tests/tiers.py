@@ -1,7 +1,8 @@
 """Tiers of tests: what each protects, which tests stay in one process, and what the tests took.
 
 A test is in the tier of its mark, ``product`` or ``lab``, at the head of a file (``pytestmark``) or at a test. Without a mark, a test below ``tests/deploy/lab``, or with a parameter that
-names a class of the laboratory, is in ``lab``, and one that takes a broker, Spark or a browser from a fixture in ``product``. All others are ``fast``.
+names a class of the laboratory, is in ``lab``, and one that takes a broker, Spark or a browser from a fixture in ``product``. All others are ``fast``, unless their mark says that they take ``long``:
+then they are in ``product``, too.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["TIERS", "Times", "groups_file", "in_order", "is_on_the_machine", "sc
 
 TIERS = {
     "fast": "the code, on simulated topologies: no Spark, no broker",
-    "product": "what users run: Spark, Kafka, containers, browsers, other programs, and many seeded schedules",
+    "product": "what users run: Spark, Kafka, containers, browsers; and tests of the code that take long",
     "lab": "the laboratory: what papers are compared with, their experiments, other instruction sets",
 }
 """Tier -> what it protects."""
@@ -101,18 +102,17 @@ def tier_of(item: pytest.Item) -> str:
     parameters = _parameters(item).values()
     if item.get_closest_marker("lab") or item.nodeid.startswith(_LAB) or any(_compares(value, _baselines(item.module)) for value in parameters):
         return "lab"
-    return "product" if item.get_closest_marker("product") or _STARTERS & _fixtures(item) else "fast"
+    return "product" if item.get_closest_marker("product") or item.get_closest_marker("long") or _STARTERS & _fixtures(item) else "fast"
 
 
 def seeds(count: int) -> list[Any]:
-    """Return the seeds of a test that takes long with all of them: the first one is for the quick loop, the others are ``product``."""
-    return [0, *(pytest.param(seed, marks=pytest.mark.product(schedules=True)) for seed in range(1, count))]
+    """Return the seeds of a test that takes long with all of them: the first one is for the quick loop."""
+    return [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, count))]
 
 
 def is_on_the_machine(item: pytest.Item) -> bool:
     """Tell whether a test starts or uses Spark, a broker, a browser or containers."""
-    mark = item.get_closest_marker("product")
-    return bool(_STARTERS & _fixtures(item)) or (mark is not None and not mark.kwargs.get("schedules"))
+    return bool(_STARTERS & _fixtures(item)) or (item.get_closest_marker("product") is not None and item.get_closest_marker("long") is None)
 
 
 # --- processes --------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Subscriptions that make too many results are named."""
 
 import numpy as np
+import pytest
 
 from dskype.bolts.busiest import Busiest
 from tests.endtoend.harness import Simulation
@@ -28,6 +29,7 @@ def test_no_subscription_is_named_without_a_limit_or_at_it():
         assert busiest.pop_report(10_000) is None
 
 
+@pytest.mark.long
 def test_a_running_topology_names_the_subscription_that_makes_most_of_the_results():
     simulation = Simulation({"dskype.limits.results.per.second": 3})
     simulation.subscription("everything", {"type": "boolean", "bbox": [-10, -10, 10, 10], "expression": "lake OR park"})

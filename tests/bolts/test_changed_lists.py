@@ -99,6 +99,7 @@ def test_lists_that_are_too_many_bytes_together_wait_and_the_oldest_comes_first(
     assert written(lists, 60_000, 10) == [1] and lists.postponed == 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(5))
 def test_no_list_starves_and_the_newest_state_is_always_written(seed):
     rng = random.Random(seed)

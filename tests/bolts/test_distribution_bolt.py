@@ -93,6 +93,7 @@ def distributed(distributor, subscription_tasks, message_tasks, n):
     return sent.rows, rows, make_distributor(distributor, subscription_tasks).message_tasks(batch), context
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("distributor", ["hashing", "prefix"])
 @pytest.mark.parametrize(("subscription_tasks", "message_tasks"), [(1, 1), (2, 3), (7, 2)])
 def test_every_task_gets_its_messages_whole_and_in_order(distributor, subscription_tasks, message_tasks):

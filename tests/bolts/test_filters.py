@@ -66,6 +66,7 @@ def check(trees, messages, settings=SETTINGS):
     return held, candidates - held
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("depth", range(6))
 def test_programs_decide_as_the_plain_evaluation_and_their_conditions_are_necessary(depth):
     rng = random.Random(depth)
@@ -74,6 +75,7 @@ def test_programs_decide_as_the_plain_evaluation_and_their_conditions_are_necess
     assert held > 300 and others > 300
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "more",
     [{"dskype.text.fields": []}, {"dskype.boolean.prefixes": False}, {"dskype.stop.words": []}, {"dskype.attributes": {}}],
@@ -85,6 +87,7 @@ def test_programs_decide_with_other_settings(more):
     check(trees, [languages.random_message(rng, settings.text_fields) for _ in range(60)], settings)
 
 
+@pytest.mark.long
 def test_without_wordless_subscriptions_words_and_prefixes_lead_to_all_others():
     settings, rng = Settings.from_conf(languages.CONF | {"dskype.boolean.wordless": False}), random.Random(8)
     trees = [tree for tree in (languages.random_expression(rng, settings.language, 3) for _ in range(600)) if not is_wordless(tree)]
@@ -100,6 +103,7 @@ def nested(rng, depth):
     return rng.choice([["atleast", 2, *inside], ["not", ["atleast", 2, *inside]], ["not", ["and", *inside]], ["or", *inside]])
 
 
+@pytest.mark.long
 def test_deep_trees_of_not_and_atleast():
     rng = random.Random(9)
     held, _ = check([nested(rng, depth) for depth in range(1, 16) for _ in range(6)], [languages.random_message(rng) for _ in range(60)])
@@ -145,6 +149,7 @@ def test_phrases(expression, text, expected):
         assert decide([program], [message], settings).tolist() == [[expected]]
 
 
+@pytest.mark.long
 def test_phrases_over_few_words_in_texts_that_repeat_them():
     rng, settings = random.Random(13), Settings.from_conf({"dskype.stop.words": ["the"]})
     messages = [
@@ -167,6 +172,7 @@ def test_a_phrase_of_as_many_words_as_there_may_be():
     assert found.tolist() == [[True, True, False, False, False]]
 
 
+@pytest.mark.long
 def test_filters_are_kept_by_slot():
     rng, filters, programs = random.Random(10), Filters(), {}
 
@@ -211,6 +217,7 @@ def test_a_program_of_another_version_is_refused():
             Filters().set(0, [version, 1, 7])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("index", sorted(INDEXES))
 def test_subscriptions_match_the_messages_that_satisfy_them_with_every_index(index):
     rng, settings = random.Random(11), Settings.from_conf(languages.CONF | {"dskype.boolean.index": index})

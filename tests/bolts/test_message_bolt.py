@@ -301,13 +301,14 @@ def test_a_topology_without_its_parts_is_refused():
     MessageBolt(subscription_bolt="words").check_topology("message-bolt", {}, topology)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["count", "time"])
 @pytest.mark.parametrize("tasks", [(1, 1, 1, 1), (2, 2, 3, 2), (3, 1, 2, 1)], ids=str)
 def test_every_request_is_answered_as_the_oracle_does(kind, tasks):
     assert Play(kind, tasks=tasks).check() > 20 * tasks[1]
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["count", "time"])
 @pytest.mark.parametrize("seed", range(8))
 def test_faults_change_no_answer(kind, seed):

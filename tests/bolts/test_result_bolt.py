@@ -24,7 +24,7 @@ from dskype.topology.simulated.log import MemoryLog
 from .results.redis_server import RedisServer
 from .results.test_buffer import Shelf
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 STEPS, SUBSCRIPTIONS, SEEDS = 40, 9, 6
 

@@ -27,7 +27,7 @@ from dskype.topology.errors import IllegalArgumentException
 from tests import naive, naive_where
 from tests.bolts.topk.world import DIAGONAL_DEG, World, batch, columns, exact_score, programs, weigh
 
-pytestmark = pytest.mark.product(schedules=True, seconds=40)
+pytestmark = pytest.mark.long(seconds=40)
 
 TIGHT: dict[str, dict[str, Any]] = {"kmax": {"factor": 1.0, "extra": 1}}
 """Options with which buffers run low often."""

@@ -97,6 +97,7 @@ def test_the_context_has_what_runs_and_nothing_that_git_ignores():
             assert not re.search(r"^\s*(from|import) tests\b", file.read_text(), re.MULTILINE), f"{file} is in the image, and tests are not"
 
 
+@pytest.mark.long
 def test_commands_are_shell_and_run_modules_and_options_that_exist():
     pip = subprocess.run([sys.executable, "-m", "pip", "install", "--help"], capture_output=True, text=True, check=True).stdout
     for command in instructions("RUN"):

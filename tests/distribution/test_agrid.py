@@ -102,7 +102,7 @@ SIZES = [
 ]
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 @pytest.mark.parametrize(("columns", "rows", "box"), SIZES, ids=[f"{c}x{r}" for c, r, _ in SIZES])
 def test_places_and_rectangles_are_found_after_many_changes(columns, rows, box):
     rng = np.random.default_rng(columns)
@@ -117,7 +117,7 @@ def test_places_and_rectangles_are_found_after_many_changes(columns, rows, box):
     assert columns < 100 or all(count > 3 for count in total.values()), total
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 def test_a_grid_with_more_tiles_than_a_cache_finds_the_same():
     cuts = [0, 1, 4095, 4100, 9001, 16_383, 16_384]
     boxes = {i: CellBox(x0, 0, x1, 4097) for i, (x0, x1) in enumerate(itertools.pairwise(cuts))}
@@ -131,7 +131,7 @@ def test_a_grid_with_more_tiles_than_a_cache_finds_the_same():
     assert_finds(grid, rng)
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 def test_the_places_of_the_world_are_found_after_many_changes():
     found, rng = places.load(), np.random.default_rng(3)
     grid = AGrid(1000, 1000)
@@ -248,6 +248,7 @@ def test_the_best_cut_is_the_best_of_all():
         assert found is None or (found in every and found.greatest == min(greatest for *_, greatest in every))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [3, 5, 12, 20, 31, 48, 100])
 def test_partitions_are_level_whatever_their_number(n):
     rng = np.random.default_rng(n)

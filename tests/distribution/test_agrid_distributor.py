@@ -24,7 +24,7 @@ from dskype.topology.errors import IllegalArgumentException
 from tests.distribution import worlds
 from tests.distribution.test_distributors import assert_exact, questions, world
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 RECTANGLES = [
     [10.0, 45.0, 12.5, 47.25],

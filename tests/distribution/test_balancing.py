@@ -24,7 +24,7 @@ from dskype.distribution.agrid.balancing import (
 from dskype.distribution.agrid.grid import AGrid, CellBox
 from dskype.distribution.agrid.learning import CellCosts, halved_partitions
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 SIDE = 24
 

@@ -26,7 +26,7 @@ from tests.distribution import worlds
 from tests.distribution.worlds import EVERY
 from tests.naive import holds, overlapping, satisfies
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 every = pytest.mark.parametrize(("name", "options"), EVERY, ids=lambda x: x if isinstance(x, str) else "-".join(map(str, x.values())) or "default")
 every_name = pytest.mark.parametrize("name", sorted(DISTRIBUTORS))

@@ -186,6 +186,7 @@ def test_options_that_make_no_sense_are_refused(name, options, text):
         make_distributor(name, 6, options)
 
 
+@pytest.mark.long
 def test_partitioning_by_text_keeps_words_that_occur_together_together():
     found = {method: distributor_class("text-partitioning").learn(4, world(0), {"method": method}) for method in ("frequency", "metric", "hypergraph")}
     copies = {method: len(make_distributor("text-partitioning", 4, None, plan).message_tasks(world(0).messages).rows) for method, plan in found.items()}

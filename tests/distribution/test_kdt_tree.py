@@ -159,7 +159,7 @@ def test_exchanged_leaves_leave_fewer_copies_and_no_greater_load(seed):
     assert exchange_leaves(found)[0].load == pytest.approx(found[0].load) and copies(exchange_leaves(found)) == copies(found)
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 @pytest.mark.parametrize("at_a_time", [7, 300, 16_384])
 def test_what_leaves_share_is_counted_in_little_memory(monkeypatch, at_a_time):
     monkeypatch.setattr(kdt_tree, "_AT_A_TIME", at_a_time)
@@ -202,6 +202,7 @@ def regional(rng, wide):
     return Sample(messages, *base[1:3], lat, lon, np.arange(n + 1), own, np.ones(n), base.thresholds.repeat(25)[:n], np.ones(n), boxes)
 
 
+@pytest.mark.long
 def test_text_divides_where_subscriptions_are_wide_and_space_elsewhere():
     sample = regional(np.random.default_rng(66), 60.0)
     options = {"granularity": 64, "costs": MODEL._asdict()}

@@ -52,6 +52,7 @@ def test_a_kd_tree_is_among_the_candidates(sample):
     assert expected in [sorted(zone.cells for zone in zones) for zones in trees]
 
 
+@pytest.mark.long
 def test_plans_are_judged_by_what_the_other_half_costs(sample):
     limits = Limits(0.0, SIGMA, THETA, False)
     (found,) = judged(root_of, sample, TASKS, [limits])
@@ -84,6 +85,7 @@ def plain(partitions):
     return [(partition.load, [node.leaf.cells for node in partition.nodes]) for partition in partitions]
 
 
+@pytest.mark.long
 def test_a_plan_that_costs_more_than_those_by_which_its_parameters_were_judged_is_not_taken(sample, monkeypatch):
     root = root_of(sample)
     every = candidates(root, TASKS, SIGMA, THETA)

@@ -63,6 +63,7 @@ def test_without_common_subscriptions_the_selection_by_moves_is_the_greedy_one()
         assert movable.moved(select_by_moves(movable, needed)) == movable.sizes[select_greedily(movable, needed)].sum()
 
 
+@pytest.mark.long
 def test_the_greedy_selection_is_cheaper_than_the_largest_parts_and_than_random_ones():
     rng, sizes, moved = np.random.default_rng(72), dict.fromkeys(SELECTIONS, 0), dict.fromkeys(SELECTIONS, 0)
     for _ in range(40):
@@ -100,7 +101,7 @@ def drifted(rng):
     return found._replace(messages=found.messages._replace(lat=lat), lat=lat, boxes=boxes)
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 @pytest.mark.parametrize("selection", sorted(SELECTIONS))
 def test_an_adjustment_restores_the_balance_after_a_drift(selection):
     options = {"granularity": 64, "costs": MODEL._asdict(), "theta": 64}
@@ -121,6 +122,7 @@ def test_an_adjustment_restores_the_balance_after_a_drift(selection):
         assert after.place("s", one).tasks == tasks or set(tasks) & set(giving)
 
 
+@pytest.mark.long
 def test_nothing_is_moved_where_loads_are_balanced():
     options = {"granularity": 64, "costs": MODEL._asdict(), "theta": 64}
     sample = regional(np.random.default_rng(66), 60.0)
@@ -129,6 +131,7 @@ def test_nothing_is_moved_where_loads_are_balanced():
     assert found.moved == found.rounds == 0
 
 
+@pytest.mark.long
 def test_one_zone_for_everything_is_cut_so_that_it_can_move():
     """By space, and where there is one cell only by text."""
     sample = regional(np.random.default_rng(66), 60.0)
@@ -149,7 +152,7 @@ def test_one_zone_for_everything_is_cut_so_that_it_can_move():
         assert (after.loads() > 0).all() and any(zone.divided for zone in after.gridt.zones) >= (granularity == 1)
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 def test_a_plan_from_scratch_has_to_be_much_better_and_leaves_what_it_can():
     options = {"granularity": 64, "costs": MODEL._asdict(), "theta": 64}
     before = HybridDistributor(6, options, HybridDistributor.learn(6, regional(np.random.default_rng(66), 60.0), options))
@@ -162,6 +165,7 @@ def test_a_plan_from_scratch_has_to_be_much_better_and_leaves_what_it_can():
     assert sorted(after.loads()) == pytest.approx(sorted(fresh.loads())) and same[0] >= same[1]
 
 
+@pytest.mark.long
 def test_a_task_with_several_zones_updates_a_subscription_once():
     sample = regional(np.random.default_rng(66), 60.0)
     root = SampleLoads(AGrid(16, 16), sample, MODEL, False, sample.n).root()
@@ -176,6 +180,7 @@ def test_a_task_with_several_zones_updates_a_subscription_once():
     assert together[0] == pytest.approx(loads((whole, 0))[0])
 
 
+@pytest.mark.long
 def test_of_the_least_loaded_tasks_the_one_with_most_in_common_takes():
     """So fewer subscriptions move, and fewer live on several tasks."""
     root = SampleLoads(AGrid(16, 16), regional(np.random.default_rng(66), 60.0), MODEL, False, 1).root()

@@ -52,13 +52,14 @@ def asked(real):
     return questions(np.random.default_rng(2), real[1], real[0].messages.slice(0, 400), 25)
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 @every_partitioned
 def test_what_matters_reaches_its_task_on_real_places(name, real, asked):
     found = make_distributor(name, 32, plan=distributor_class(name).learn(32, real[0]))
     assert_exact(found, asked)
 
 
+@pytest.mark.long
 @every_partitioned
 @pytest.mark.parametrize("tasks", [5, 32])
 def test_loads_are_balanced_after_learning(name, tasks, real):
@@ -80,6 +81,7 @@ def test_plans_may_balance_work(name, real):
     assert make_distributor(name, 32, {"cost": "work"}, work.split(0, 5, real[0])).partitions()[1]["tasks"] == [5]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["keyword", "prefix"])
 def test_words_that_occur_together_are_together_and_both_loads_balanced(name, real):
     sample, other = real
@@ -118,6 +120,7 @@ def test_words_of_groups_that_never_meet_are_on_one_task_each():
     assert found.replication - 1 < 0.5 * (ranges.replication - 1) and found.communication < ranges.communication
 
 
+@pytest.mark.long
 def test_ranges_have_the_least_cap():
     rng = np.random.default_rng(3)
     for _ in range(30):
@@ -329,7 +332,7 @@ def test_the_topology_learns_from_files_and_takes_plans(tmp_path):
 WORDLESS = Settings.from_conf({"dskype.attributes": {"category": "string"}, "dskype.boolean.wordless": True, "dskype.boolean.prefixes": True})
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 @pytest.mark.parametrize("written", ['category = "c{}"', "museum{:02d}*"])
 @pytest.mark.parametrize("name", ["hybrid", "space-partitioning", "text-partitioning"])
 def test_a_plan_balances_subscriptions_that_no_word_leads_to(name, written):

@@ -43,6 +43,7 @@ def test_the_newest_messages_are_kept_whatever_the_batches_and_restarts(areas):
     assert found[0].seq.tolist() == [*everything[980:1000], *everything[1000::50]] and (found[0].areas is not None) == areas
 
 
+@pytest.mark.long
 def test_a_present_subscription_is_kept_as_likely_as_any_other():
     rng, sample, present = np.random.default_rng(2), RecentSample(100), set()
     for number in range(4_000):

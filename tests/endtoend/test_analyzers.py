@@ -8,7 +8,7 @@ from dskype.topology.simulated.faults import Faults
 
 from .harness import TOPICS, Simulation, options_of
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 ENGLISH = {"language": "english", "stop": True, "fold_accents": True, "synonyms": ["coffee, espresso"]}
 FIELDS = {"dskype.text.fields": {"title": ENGLISH, "body": "plain"}}

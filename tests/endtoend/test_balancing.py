@@ -32,7 +32,7 @@ from .harness import (
     unfinished,
 )
 
-pytestmark = pytest.mark.product(schedules=True, spread=True, seconds=60)
+pytestmark = pytest.mark.long(spread=True, seconds=60)
 
 SEEDS = int(os.environ.get("DSKYPE_SEEDS", "104")) // 5
 AUTO = {"dskype.balance": "auto", "dskype.balance.period.ms": 1000, "dskype.balance.rest.periods": 1, "dskype.balance.cost.min": 1}

@@ -59,6 +59,7 @@ def test_with_the_defaults_few_records_make_few_bytes_of_lists():
     assert metric(simulation, "postponed_lists") == 0  # lists within the defaults keep their interval
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("tasks", [1, 2])
 @pytest.mark.parametrize("distributor", ["hashing", "agrid"])
 def test_long_lists_are_written_later_and_are_exact_when_they_are(distributor, tasks):
@@ -113,6 +114,7 @@ def told(simulation):
     return [(value["subscription"], value["limit"]) for value in values]
 
 
+@pytest.mark.long
 def test_authors_are_told_once_an_hour_that_a_list_comes_later():
     simulation = filled({"dskype.results.topk.bytes.per.second": 1000}, 50, 128, subscriptions=2)
     simulation.subscription("short", {"type": "topk", "keywords": ["lake"], "lat": 0, "lon": 0, "k": 1, "alpha": 0.5})
@@ -131,6 +133,7 @@ def test_authors_are_told_once_an_hour_that_a_list_comes_later():
     assert check(simulation)["limited"] == 5
 
 
+@pytest.mark.long
 def test_authors_are_told_that_their_list_waits_for_those_of_others_where_the_topology_has_too_many_bytes():
     total_limit = "dskype.results.topk.total.bytes.per.second"
     for distributor in ("hashing", "agrid"):

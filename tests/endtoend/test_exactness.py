@@ -35,7 +35,7 @@ from .harness import (
     vocabulary,
 )
 
-pytestmark = pytest.mark.product(schedules=True, spread=True, seconds=60)
+pytestmark = pytest.mark.long(spread=True, seconds=60)
 
 SEEDS = int(os.environ.get("DSKYPE_SEEDS", "104"))
 CHUNKS = 3

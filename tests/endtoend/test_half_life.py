@@ -18,7 +18,7 @@ from dskype.topology.simulated.faults import Faults
 from .harness import TOPICS, Planner, Simulation, check, drawing, in_turn, metric, options_of, play, unfinished, vocabulary
 from .searching import Searcher
 
-pytestmark = pytest.mark.product(schedules=True, spread=True, seconds=60)
+pytestmark = pytest.mark.long(spread=True, seconds=60)
 
 TIMED = {"dskype.window.messages": None, "dskype.window.span.ms": 2000, "dskype.window.lateness.ms": 300}
 LAKE = {"type": "topk", "keywords": ["lake", "park"], "lat": 0, "lon": 0, "alpha": 0.5, "k": 2}

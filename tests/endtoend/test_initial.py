@@ -15,7 +15,7 @@ from dskype.topology.simulated.faults import Faults
 from .harness import EXPIRING, TOPICS, Planner, Simulation, check, codes, metric, options_of, play, unfinished
 from .initial import Initial
 
-pytestmark = pytest.mark.product(schedules=True, spread=True, seconds=30)
+pytestmark = pytest.mark.long(spread=True, seconds=30)
 
 SEEDS = int(os.environ.get("DSKYPE_SEEDS", "104")) // 4
 LAKES = {"type": "boolean", "bbox": [-5, -5, 5, 5], "expression": "lake"}

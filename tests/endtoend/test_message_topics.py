@@ -11,7 +11,7 @@ from dskype.topology.simulated.faults import Faults
 
 from .harness import TOPICS, Simulation, metric, options_of, random_message, random_subscription
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 MESSAGES = ["tweets", TOPICS.messages, "places"]
 """The first one has a form of its own; the last one has lines of values."""

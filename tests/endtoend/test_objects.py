@@ -7,7 +7,7 @@ import pytest
 
 from .harness import TOPICS, Simulation, check, random_run
 
-pytestmark = pytest.mark.product(schedules=True, spread=True, seconds=60)
+pytestmark = pytest.mark.long(spread=True, seconds=60)
 
 SEEDS = int(os.environ.get("DSKYPE_SEEDS", "104")) // 2
 CHUNKS = 3

@@ -12,7 +12,7 @@ from tests.bolts.results.redis_server import RedisServer
 
 from .harness import DIAGONAL, Simulation, check, metric, random_message, random_subscription, world_of
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")

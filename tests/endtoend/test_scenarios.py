@@ -17,7 +17,7 @@ from dskype.topology.simulated.faults import Faults
 
 from .harness import TOPICS, Simulation, check, dead_letters, metric, options_of, random_message, random_subscription, topology
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 TOPK = {"type": "topk", "keywords": ["lake"], "lat": 0, "lon": 0, "k": 2, "alpha": 0.5}
 FILTER = {"type": "boolean", "bbox": [-5, -5, 5, 5], "expression": "lake AND (park OR hill)"}

@@ -9,7 +9,7 @@ from dskype.topology.simulated.faults import Faults
 
 from .harness import WORDS, Planner, Simulation, check, metric, options_of, vocabulary
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 
 def world(seed, distributor, faults, plans):

@@ -45,6 +45,7 @@ def check(stream, name, values):
     return False
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("distributor", "balanced"), [("hashing", False), ("agrid", True), ("hybrid", True)])
 def test_columns_are_what_the_schema_says(distributor, balanced):
     rng, seen, pairs = random.Random(5), Counter(), 0

@@ -10,7 +10,7 @@ from dskype.topology.simulated.faults import Faults
 
 from .harness import Planner, Simulation, boolean_index, check, end_expired, in_turn, metric, unfinished
 
-pytestmark = pytest.mark.product(schedules=True, spread=True, seconds=35)
+pytestmark = pytest.mark.long(spread=True, seconds=35)
 
 WORDS = [f"w{i}" for i in range(14)]
 TOPK = {"type": "topk", "keywords": ["lake"], "lat": 0, "lon": 0, "k": 2, "alpha": 0.5}

@@ -22,7 +22,7 @@ from tests import naive
 
 from .harness import TOPICS, Simulation, check, metric, random_message, random_subscription, topology
 
-pytestmark = pytest.mark.product(schedules=True, seconds=30)
+pytestmark = pytest.mark.long(seconds=30)
 
 QUOTAS = {
     "acme": {"max_subscriptions": 3},

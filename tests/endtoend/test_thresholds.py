@@ -14,7 +14,7 @@ from dskype.topology.simulated.faults import Faults
 from .harness import DIAGONAL, TOPICS, Planner, Simulation, check, codes, drawing, metric, options_of, play, unfinished
 from .thresholds import Thresholds
 
-pytestmark = pytest.mark.product(schedules=True, spread=True, seconds=60)
+pytestmark = pytest.mark.long(spread=True, seconds=60)
 
 NEAR = {"type": "threshold", "text": "lake park", "lat": 1, "lon": 2, "alpha": 0.5}
 

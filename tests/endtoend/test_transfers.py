@@ -27,7 +27,7 @@ from .harness import (
     unfinished,
 )
 
-pytestmark = pytest.mark.product(schedules=True, spread=True, seconds=60)
+pytestmark = pytest.mark.long(spread=True, seconds=60)
 
 SEEDS = int(os.environ.get("DSKYPE_SEEDS", "104")) * 11 // 4
 CHUNKS = 8

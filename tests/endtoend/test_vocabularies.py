@@ -10,7 +10,7 @@ from dskype.topology.planning.validation import validate_submission
 
 from .harness import TOPICS, Simulation, topology
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 LAKE = {"type": "topk", "text": "lake", "lat": 0, "lon": 0, "k": 3, "alpha": 0.5}
 

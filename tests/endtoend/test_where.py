@@ -10,7 +10,7 @@ from tests import languages
 
 from .harness import Planner, Simulation, check, metric, options_of, play, unfinished
 
-pytestmark = pytest.mark.product(schedules=True, spread=True, seconds=60)
+pytestmark = pytest.mark.long(spread=True, seconds=60)
 
 CONF = {"dskype.attributes": languages.ATTRIBUTES, "dskype.boolean.prefixes": True, "dskype.buffer.options": {"factor": 1.0, "extra": 1}}
 

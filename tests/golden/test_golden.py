@@ -16,7 +16,7 @@ from tests.topology.simulated import test_faults as plain
 
 from .scenes import UNRELEASED, dskype_scenes, files, go_on_dskype, go_on_plain, language_scenes, log_of, opened, plain_plan
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 FILES = [pytest.param(path, id=f"{version}/{path.stem}") for version, path in files()]
 PLAIN, DSKYPE = ([p for p in FILES if p.values[0].stem.startswith("dskype") is kind] for kind in (False, True))

@@ -17,8 +17,6 @@ from dskype.deploy.machine import processes
 from tests.sources import MODULES, name_of, text_of, tree_of
 from tests.topology.runtime.helpers import alive, descendants, wait_for
 
-pytestmark = pytest.mark.product(schedules=True)  # starts processes
-
 ROOT = Path(__file__).parents[2]
 PLANTED = ("argparse", "json", "msgpack", "multiprocessing", "numpy", "pandas", "pyspark", "selectors", "traceback", "yaml")
 
@@ -67,11 +65,13 @@ def test_scripts_and_containers_run_our_modules_without_the_working_folder(file)
     assert not re.findall(r"python3? (?:-c|-m dskype).*", "\n".join(line for line in text.splitlines() if not line.startswith("#")))
 
 
+@pytest.mark.long
 def test_a_module_is_run_without_the_working_folder(hostile):
     done = subprocess.run(processes.module_command("dskype.deploy", "version"), cwd=hostile, capture_output=True, text=True, check=False)
     assert (done.returncode, ran(hostile)) == (0, ""), done.stderr
 
 
+@pytest.mark.long
 def test_numbas_settings_in_the_working_folder_are_ignored(hostile):
     code = "import dskype.topology.kernel_cache, numba.core.config as c; print(c.DISABLE_JIT, c.CACHE_DIR)"
     environ = {**os.environ, "NUMBA_CACHE_DIR": "/there"}

@@ -301,6 +301,7 @@ def _alternatives(pattern: str) -> list[str]:
     return [f"{begin}{one}{end}" for one in pattern.removeprefix(begin).removesuffix(end).split("|")]
 
 
+@pytest.mark.long
 def test_every_name_in_every_form_is_hidden() -> None:
     assert len(SECRETS) > 1500
     assert [text for text in SECRETS if "Canary" in redact_text(text) or HIDDEN not in redact_text(text)] == []
@@ -332,7 +333,7 @@ def test_what_follows_a_secret_and_names_of_classes_stay() -> None:
         assert redact_text(text) == text
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 @pytest.mark.parametrize(
     "piece",
     [
@@ -496,6 +497,7 @@ def test_ordinary_texts_stay_as_they_are(text: str) -> None:
     assert redact_text(text) == text
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "piece", ["a://b:", "password=", "password='", "x=", "a.", "--", "Bearer ", "\\", "?sig=", "token[", "a@b://", "-----BEGIN PRIVATE KEY-----"]
 )
@@ -668,6 +670,7 @@ def test_options_of_a_jvm_must_not_hold_secrets(tmp_path: Path, monkeypatch: pyt
     assert HUSH not in str(refused.value)
 
 
+@pytest.mark.long
 def test_errors_of_components_reach_topics_pages_and_the_terminal_without_secrets(capsys: pytest.CaptureFixture[str]) -> None:
     from tests.topology.runtime.components import PacedNumbers
 
@@ -740,6 +743,7 @@ def test_the_log_of_sparks_jvm_has_no_secrets(tmp_path: Path) -> None:
     assert log_file.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.long
 def test_what_a_driver_and_its_programs_print_is_kept_without_secrets() -> None:
     """``service.log``, ``driver.log``, journals and logs of containers have what the process that runs a topology prints, and what a program prints that it starts."""
     program = """
@@ -762,6 +766,7 @@ print("password=shown")
     assert done.stdout.endswith(f"one password={HIDDEN}\nwithout an end password={HIDDEN}password=shown\n") and done.stdout.count(HIDDEN) >= len(SECRETS)
 
 
+@pytest.mark.long
 def test_what_a_driver_prints_keeps_its_order_and_a_very_long_line_is_cut(tmp_path: Path) -> None:
     """Output and errors go to one file, as in the log of a service."""
     program = """
@@ -794,6 +799,7 @@ with redacted_output():
     assert done.returncode == -signal.SIGSEGV and "Segmentation fault" in done.stderr and 'File "<string>", line 6 in <module>' in done.stderr
 
 
+@pytest.mark.long
 def test_a_driver_whose_output_is_closed_or_must_not_wait_prints_without_secrets(tmp_path: Path) -> None:
     program = """
 import sys
@@ -819,6 +825,7 @@ with redacted_output():
     assert process.returncode == 0 and lines == [f"{i} password={HIDDEN}\n" for i in range(20_000)]
 
 
+@pytest.mark.long
 def test_a_fork_of_a_driver_does_not_wait_for_a_reader_that_has_gone() -> None:
     """The fork goes on after the driver was killed, and the driver after the fork's and its reader has gone; neither reads what it writes itself."""
     program = """

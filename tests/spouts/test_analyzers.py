@@ -48,7 +48,7 @@ VOCABULARY = "Coffee coffees CAFÉS cafe\u0301 loose looses Tennessee the willin
 RULES = [("coffee", "café"), ("tea", "coffee"), ("running", "loose")]
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("language", "stop", "fold", "synonyms"),
     [
@@ -75,7 +75,7 @@ def test_texts_have_the_words_of_the_plain_analyzer(language, stop, fold, synony
 # -- the contract ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("language", sorted(LANGUAGES))
+@pytest.mark.parametrize("language", [pytest.param(language, marks=[pytest.mark.long] * (language == "arabic")) for language in sorted(LANGUAGES)])
 def test_a_word_that_is_analyzed_again_gives_itself(language):
     stop_words = stop_list(language) if language in with_stop_list() else ()
     words = list(dict.fromkeys(word for name in place_names(1500) for word in Tokenizer().tokens(name)))
@@ -87,6 +87,7 @@ def test_a_word_that_is_analyzed_again_gives_itself(language):
                 assert analyzer.tokens(found) == [found] == Tokenizer().tokens(found), word
 
 
+@pytest.mark.long
 def test_accents_of_every_letter_fold_to_a_word_that_stays():
     analyzer = LanguageAnalyzer(fold_accents=True)
     for point in (*range(0x10000), *range(0x10000, 0x30000, 7)):
@@ -135,6 +136,7 @@ def test_an_analyzer_forgets_words_when_it_knows_too_many(monkeypatch):
         assert len(analyzer._known) <= 10
 
 
+@pytest.mark.long
 def test_threads_share_an_analyzer():
     analyzer, texts, found = LanguageAnalyzer("english", ["the"], True, segmenter="thai"), place_names(2000), []
     alone = [LanguageAnalyzer("english", ["the"], True, segmenter="thai").tokens(text) for text in texts[:50]]

@@ -28,7 +28,7 @@ def boolean(expression, bbox=WORLD):
     return BooleanSubscription("b", bbox, expression)
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 def test_the_cost_of_a_boolean_subscription_is_the_share_of_the_messages_that_it_may_match():
     rng = random.Random(2)
     words = ["the", "lake", "park", "wifi", "tea"]

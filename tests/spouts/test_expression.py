@@ -61,6 +61,7 @@ def check_simplified(e, inside=None):
         check_simplified(part, e[0])
 
 
+@pytest.mark.long
 def test_a_random_expression_means_what_the_same_in_python_means():
     rng = random.Random(1)
     texts = [" ".join(text) for n in range(5) for text in itertools.product(WORDS, repeat=n)]
@@ -73,6 +74,7 @@ def test_a_random_expression_means_what_the_same_in_python_means():
             assert naive.holds(found, {"text": text}) == eval(code, {"s": f" {text} "}), written
 
 
+@pytest.mark.long
 def test_a_written_expression_is_read_back():
     rng = random.Random(2)
     for _ in range(500):
@@ -83,7 +85,7 @@ def test_a_written_expression_is_read_back():
         assert parse(to_text(found), Tokenizer(["the"])) == found
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 @pytest.mark.parametrize("language", [languages.PLAIN._replace(max_depth=64), languages.WHOLE], ids=["words", "whole language"])
 def test_a_random_tree_is_written_and_read_back(language):
     rng, tokenizer = random.Random(4), Tokenizer(languages.STOP_WORDS)
@@ -232,6 +234,7 @@ def test_what_is_no_expression_is_refused_with_its_position(text, words):
     assert f"at position {e.value.position} of the expression" in str(e.value) and isinstance(e.value, IllegalArgumentException)
 
 
+@pytest.mark.long
 def test_parentheses_may_only_be_so_deep():
     assert parse("(" * 16 + "a" + ")" * 16, Tokenizer()) == "a"
     with pytest.raises(ExpressionError, match="at most 16 open parentheses at position 17 of the expression; given: 17"):
@@ -250,6 +253,7 @@ def test_there_may_only_be_so_many_terms():
         parse('a OR "b c d"', Tokenizer(), Language(max_terms=3))
 
 
+@pytest.mark.long
 def test_random_texts_are_read_or_refused_and_nothing_else():
     rng = random.Random(3)
     pieces = [
@@ -334,7 +338,7 @@ DEEP_OF_ALL = "ATLEAST 2 OF (a, b, c AND NOT (NOT x OR NOT (" * 3 + "d OR e" + "
 """Also as deep, of all operators."""
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 def test_any_text_is_an_expression_within_the_limits_or_refused_with_a_position():
     rng = random.Random(7)
     pieces = [
@@ -408,6 +412,7 @@ def test_any_text_is_an_expression_within_the_limits_or_refused_with_a_position(
     assert refused > 1_000 and read > 1_000
 
 
+@pytest.mark.long
 def test_the_deepest_and_the_longest_expression_are_handled_on_a_small_stack():
     """Whatever the limits let through must not come near the end of the stack, in any of the functions that recurse."""
     longest = " OR ".join(f"(w{i} AND v{i})" for i in range(128))
@@ -426,6 +431,7 @@ def test_the_deepest_and_the_longest_expression_are_handled_on_a_small_stack():
         sys.setrecursionlimit(limit)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -569,7 +575,7 @@ def test_with_one_field_or_none_there_are_no_fields():
             parse("title:tea", Tokenizer(), Language(fields=fields))
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 def test_any_text_about_attributes_is_an_expression_or_refused_with_a_position():
     rng, tokenizer = random.Random(8), Tokenizer(["the"])
     pieces = "price category tags open since tea the AND OR NOT IN HAS ATLEAST 2 OF ( ) , < <= > >= = == != ≤ ≠ 5 -1e3 1e999 ٣ true 2026-01-31 exists( title: body:".split()

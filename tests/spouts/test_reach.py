@@ -14,6 +14,7 @@ def any_weights(rng):
     return naive.norm_weights(counts, {term: 1 + term * term * 8 for term in range(12)}, 1000)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(8))
 def test_what_reaches_the_score_is_in_reach(seed):
     rng, reached = random.Random(seed), 0

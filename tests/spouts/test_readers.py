@@ -109,6 +109,7 @@ def test_a_header_without_a_name_for_each_column_is_an_error(tmp_path, text):
         read(tmp_path, text, "a.csv")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ending", [".gz", ".zst"])
 def test_a_packed_file_that_is_cut_is_an_error(tmp_path, ending):
     lines = "".join(json.dumps(record) + "\n" for record in RECORDS * 1000)
@@ -165,6 +166,7 @@ def test_an_array_is_read_alike_wherever_its_text_is_cut(tmp_path, monkeypatch, 
     assert [value.rpartition(" ")[2] for _, value in read(tmp_path, json.dumps(numbers))] == list(map(str, numbers))
 
 
+@pytest.mark.long
 def test_a_line_or_an_object_that_is_too_long_is_refused(tmp_path):
     long = '{"text": "' + "x" * LINE_BYTES + '"}'
     (first, told), second = read(tmp_path, f'{long}\n{{"a": 1}}\n')
@@ -240,7 +242,7 @@ def test_plain_lines_are_numbered_and_blank_ones_left_out(tmp_path):
     assert found[1][0] == 4 and "more than 4,194,304 bytes" in str(found[1][1])
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "a.jsonl.gz", "a.jsonl.zst"])
 def test_a_long_file_needs_little_memory(tmp_path, name):
     record = {"id": 1, "text": "x" * 900, "lat": 1.5, "lon": 2.5}

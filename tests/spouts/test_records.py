@@ -609,6 +609,7 @@ def damaged(rng, record):
     return bytes(value)
 
 
+@pytest.mark.long
 def test_damaged_records_are_read_or_refused_and_nothing_else():
     rng = random.Random(7)
     read = refused = 0

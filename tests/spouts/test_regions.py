@@ -265,6 +265,7 @@ def test_slivers():
     assert has(point, (5, 5), (5, 5.000000000000001)) == [True, False]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(8))
 def test_places_against_the_oracle(seed):
     rng = random.Random(seed)
@@ -291,6 +292,7 @@ def any_star(rng, corners, middle, reach):
     return polygon([*ring, ring[0]])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("corners", "middle"), [(48, 0), (49, 0), (400, 0), (400, 175), (49, -179)])
 def test_polygons_of_many_corners_against_the_oracle(corners, middle):
     rng = random.Random(corners + middle)
@@ -300,7 +302,7 @@ def test_polygons_of_many_corners_against_the_oracle(corners, middle):
     assert found == [naive_regions.gap_m(region, *place) == 0 for place in places] and len(set(found)) == 2
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 @pytest.mark.parametrize("reach", [40.0, 0.05, 1e-8])
 def test_the_picture_of_a_polygon_agrees_with_its_edges(reach):
     """Places lie on the borders of cells, beside them, on edges and anywhere; a few are decided by the oracle too, which computes with fractions."""
@@ -377,6 +379,7 @@ def test_circles_against_distances_near_their_borders():
 # -- regions --------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kinds", ["c", "r", "p", "cr", "cp", "rp", "crpm"])
 def test_regions_against_the_oracle(kinds):
     rng = random.Random(kinds)
@@ -435,6 +438,7 @@ def test_a_slot_without_a_region_is_everywhere_or_in_its_rectangle():
     assert table.touches([0, 7], [0, 0], NOWHERE, NOWHERE, areas=np.array([[60.0, 0, 70, 1]]), boxes=boxes[:2]).tolist() == [True, False]
 
 
+@pytest.mark.long
 def test_regions_come_and_go():
     rng = random.Random(11)
     table, live = RegionTable(), {}

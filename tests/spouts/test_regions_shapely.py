@@ -59,6 +59,7 @@ def wrapped(lon):
     return lon - 360 if lon > 180 else lon
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("middle", [0, 100, 180])
 def test_places(middle):
     rng = random.Random(middle)
@@ -78,6 +79,7 @@ def test_places(middle):
     assert min(counts) > 500
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("middle", [0, 100, 180])
 def test_pairs_of_polygons(middle):
     rng = random.Random(middle)

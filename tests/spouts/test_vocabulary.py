@@ -94,6 +94,7 @@ def test_the_empty_vocabulary_has_one_document_and_no_terms():
     assert vocabulary_of([]).documents == 1
 
 
+@pytest.mark.long
 def test_look_up_finds_all_of_many_terms_and_no_others():
     terms = sorted({f"t{random.Random(i).randrange(10**9)}" for i in range(20_000)})
     vocabulary = vocabulary_of([" ".join(terms)])
@@ -112,6 +113,7 @@ def folded(texts):
     return [part if whole else None for part, whole in zip(tokens, simple.tolist())]
 
 
+@pytest.mark.long
 def test_what_is_cut_character_by_character_is_cut_as_by_the_tokenizer():
     tokenizer = Tokenizer()
     points = [*range(0xD800), *range(0xE000, 0x10000)][:: 1 if JIT else 31]
@@ -200,6 +202,7 @@ def orders_of(analyzed):
     return [analyzed.order[a:b].tolist() for a, b in itertools.pairwise(analyzed.order_offsets.tolist())]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stop_words", [(), ("the", "strasse", "w7")])
 @pytest.mark.parametrize("known", [0, 300])
 def test_the_order_of_words_is_the_plain_one_in_any_batch(known, stop_words):

@@ -14,7 +14,7 @@ from numba.core.caching import IndexDataCacheFile
 
 from dskype.topology import kernel_cache
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 BOLTS = Path(__file__).parents[2] / "bolts"
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.product(schedules=True)  # compiles
+pytestmark = pytest.mark.long  # compiles
 
 PACKAGE = "dskype.bolts"  # of kernels that this test writes
 

@@ -49,6 +49,7 @@ def test_a_process_can_add_its_own(plugins, monkeypatch):
     assert "mine" not in plugins
 
 
+@pytest.mark.long
 def test_bolts_and_clients_import_nothing_of_the_laboratory_until_its_names_are_used():
     program = """
 import sys

@@ -29,6 +29,7 @@ def values(capture: testing.TupleCaptureBolt, component: str) -> list[list]:
     return [t.values for t in capture.get_results().get(component, [])]
 
 
+@pytest.mark.long
 def test_a_shared_log_is_read_and_written_by_copies_and_by_other_processes() -> None:
     shared = testing.SharedLog()
     shared.append({"a": [1, None, b"x"]})
@@ -110,6 +111,7 @@ def test_fixed_tuples_are_emitted_once_each_over_all_tasks(tasks: int) -> None:
     assert (spout.get_num_acked(), spout.get_num_failed(), spout.is_exhausted()) == (10, 0, True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_crashes_and_repeated_batches_neither_lose_nor_repeat_a_captured_tuple(seed: int) -> None:
     spout, capture = testing.FixedTupleSpout([[f"w{i % 7}"] for i in range(60)], "word"), testing.TupleCaptureBolt()
@@ -123,6 +125,7 @@ def test_crashes_and_repeated_batches_neither_lose_nor_repeat_a_captured_tuple(s
     assert counted == sorted((word, n) for word, total in totals.items() for n in range(1, total + 1))
 
 
+@pytest.mark.long
 def test_the_word_spout_emits_its_five_words_untracked() -> None:
     capture = testing.TupleCaptureBolt()
     builder = TopologyBuilder()

@@ -170,6 +170,7 @@ def test_what_is_within_sigma_and_the_tolerance_is_left_alone():
     assert not any(world.round([0.1, 0.9, 0.1, 0.1]) for _ in range(6)), "nothing happens, so nothing changes"
 
 
+@pytest.mark.long
 def test_a_change_that_is_not_worth_it_is_asked_for_later_and_later():
     world = World(beta=1e6)
     asked = []

@@ -16,7 +16,7 @@ from tests.naive import overlapping, satisfies
 from .continued import Step, empty_task, play
 from .oracle import any_place_message, any_subscription, place_of, seeded
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 HUGE = [
     ["or", *range(256)],

@@ -87,6 +87,7 @@ def test_matches_of_areas_and_points_are_those_of_the_oracle(index, seed):
     assert len(wanted) > 1500
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_subscriptions_come_and_go(index, seed):
     for step, (changes, gone, restored, size, batch, wanted) in enumerate(history(seed)):
@@ -303,6 +304,7 @@ def one_term_world():
     return subscriptions, messages_of(rows), expected({slot: s for slot, s in subscriptions.items() if slot % 7}, rows)
 
 
+@pytest.mark.long
 def test_many_subscriptions_under_one_term(index):
     subscriptions, batch, wanted = one_term_world()
     filled(index, subscriptions)._check()

@@ -13,7 +13,7 @@ from tests.naive import overlapping, satisfies
 
 from .oracle import messages_of, pairs, seeded
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 PLACES, SUBSCRIPTIONS, MESSAGES = 500, 1000, 250
 

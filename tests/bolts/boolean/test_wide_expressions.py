@@ -39,6 +39,7 @@ def filled(width, shape):
     return index, len(check.postings), index.memory_bytes - empty
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("shape", "postings_each"), [(any_of, None), (any_pair_of, None), (one_and_any_of, 1)])
 def test_postings_and_bytes_are_in_proportion_to_the_width_of_an_or(shape, postings_each):
     sizes = {}

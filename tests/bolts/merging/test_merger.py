@@ -207,6 +207,7 @@ def test_what_old_tasks_say_late_is_nothing():
     assert len(merger) == 0 and taken(merger) == ([], [], [])
 
 
+@pytest.mark.long
 def test_a_snapshot_anywhere_changes_nothing():
     published = 0
     for seed in range(30):
@@ -233,7 +234,7 @@ def test_a_snapshot_anywhere_changes_nothing():
     assert published > 20
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 def test_arrays_publish_what_single_lists_would():
     """Replicas with random messages, which expire; some are pending for a while; a snapshot is taken now and then."""
     extent, k, tasks = 8, 3, (7, 8, 9)

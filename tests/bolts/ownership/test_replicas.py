@@ -13,7 +13,7 @@ from dskype.topology.core.values import pack_state, unpack_state
 
 from ..topk.world import DIAGONAL_DEG, World, exact_topk
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 
 def batch(messages):

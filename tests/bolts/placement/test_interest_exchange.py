@@ -129,7 +129,7 @@ class World:
         return {(region, term): count for region, term, count in zip(*(column.tolist() for column in self.exchanges[task]._copy.items()))}
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 @pytest.mark.parametrize("tasks", [1, 2, 4])
 def test_no_message_is_withheld_that_a_subscription_relies_on(tasks):
     relied, withheld = 0, 0

@@ -41,6 +41,7 @@ def test_entries_come_back_as_they_were_put_in(summaries):
         assert all(found.may_shrink(name) == (topk and len(tasks) > 1) for name, (_, topk, _, tasks, _) in plain.items())
 
 
+@pytest.mark.long
 def test_a_million_subscriptions_take_some_200_megabytes():
     n = 20_000
     tracemalloc.start()

@@ -199,6 +199,7 @@ def routed(placer, n):
     placer.routes(MessageBatch(number, number, np.zeros(n), np.zeros(n), np.zeros(n + 1, np.int64), np.zeros(0, np.int64), np.zeros(0)))
 
 
+@pytest.mark.long
 def test_a_change_of_plan_leaves_room_for_messages():
     placer, collector, context = made()
     for number in range(600):

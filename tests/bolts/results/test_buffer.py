@@ -211,6 +211,7 @@ def held(buffer, clock, seconds):
     return spent / (clock.now - began)
 
 
+@pytest.mark.long
 def test_a_store_that_hangs_hardly_holds_its_bolt():
     buffer, shelf, reports, clock = made()
 

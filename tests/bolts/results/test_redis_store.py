@@ -66,6 +66,7 @@ def test_large_batches_are_cut_and_answered_in_order(redis_server, client):
     assert client.dbsize() == 1234
 
 
+@pytest.mark.long
 def test_the_script_and_the_plain_order_agree(redis_server, client):
     store = opened(redis_server.url)
     versions = [(f"{p}-{o}", w, v, r) for p in (0, 1) for o in (2, 10) for w in (-1, 3) for v in (b"x", None) for r in (1, 2)]

@@ -19,7 +19,7 @@ from dskype.spouts.batch import MessageBatch
 from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.errors import IllegalArgumentException
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 
 def bare_messages(seqs: list[int], positions: list[int]) -> MessageBatch:

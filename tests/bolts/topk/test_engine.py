@@ -15,7 +15,7 @@ from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.errors import IllegalArgumentException
 from tests.bolts.topk.world import DIAGONAL_DEG, Caller, Ranking, World, batch, columns
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 PAIRS = [("taat", buffer) for buffer in BUFFERS] + [(index, "kmax") for index in INDEXES if index != "taat"]
 TIGHT = {  # buffers that run low often

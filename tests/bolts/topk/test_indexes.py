@@ -16,7 +16,7 @@ from dskype.spouts.batch import MessageBatch
 from dskype.topology.core.values import pack_state, unpack_state
 from tests.bolts.topk.world import DIAGONAL_DEG, World, batch, columns, exact_score, weigh
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 
 def insert(index: SubscriptionIndex, slots: list[int], subscriptions: list[dict]) -> None:

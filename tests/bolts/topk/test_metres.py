@@ -20,6 +20,7 @@ def stand_in_scores(found, lat, lon, text, diagonal_deg):
     return [score(a, ssim(lon - x, lat - y, diagonal_deg), text) for x, y, a in zip(found.lon.tolist(), found.lat.tolist(), found.alpha.tolist())]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_what_reaches_a_threshold_reaches_that_of_a_stand_in(seed):
     """Thresholds are the very scores of messages, near and far, so that every rounding error counts."""
@@ -54,6 +55,7 @@ def test_a_bound_is_close_where_degrees_are_nearly_a_plane():
         assert all(s < limit for s, limit in zip(scores, ((true + 0.001) * found.factor + found.shift).tolist()))
 
 
+@pytest.mark.long
 def test_candidates_are_few_and_slots_come_and_go():
     group = MetresSubscriptions(ConeIndex(402.0))
     slots = np.array([3, 4, 9, 40], np.int32)

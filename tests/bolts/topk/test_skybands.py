@@ -16,7 +16,7 @@ from dskype.topology.core.values import pack_state, unpack_state
 from dskype.topology.errors import IllegalArgumentException
 from tests.bolts.topk.test_buffers import Stream, as_lists, bare_messages
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 ONE = np.array([0], np.int32)
 SKYBANDS = [SkybandBuffers, KSkybandBuffers, CostSkybandBuffers]

@@ -10,7 +10,7 @@ from tests import naive_where
 
 from .scenes import DIAGONAL, Checked, draw_messages, draw_queries, exact_topk, message_batch, programs_of, query_batch, rows
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 SMALL = {"chunks": {"capacity": 16}, "irtree": {"node_capacity": 4}}
 

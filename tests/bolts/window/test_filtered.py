@@ -35,6 +35,7 @@ def check(window: FilteredWindow, queries: list[dict[str, Any]], messages: list[
         assert rows(answers, i) == exact_topk(query, messages, extent), query
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WINDOWS)
 @pytest.mark.parametrize("kind", ["count", "time"])
 def test_the_best_messages_that_satisfy_a_filter_are_found(name, kind, monkeypatch):
@@ -123,6 +124,7 @@ def test_few_looks_are_enough_for_a_filter_that_few_messages_satisfy():
     assert window.asked < 3000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WINDOWS)
 @pytest.mark.parametrize(("few", "many"), [(32, 16), (10_000, 0), (10_000, 16)])
 def test_the_messages_that_match_are_found(name, few, many, monkeypatch):

@@ -13,7 +13,7 @@ from dskype.topology.errors import IllegalArgumentException
 
 from .scenes import DIAGONAL, Checked, draw_messages, draw_queries, message_batch, query_batch, rows
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 OPTIONS = {
     "chunks": [{"capacity": 1}, {"capacity": 7}, {"capacity": 64}, {}],

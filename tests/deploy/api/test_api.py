@@ -61,6 +61,7 @@ def test_the_page_has_all_names_once():
     assert sorted(listed) == sorted(dskype.__all__)
 
 
+@pytest.mark.long
 def test_the_examples_of_the_page_run(monkeypatch):
     sent: list[tuple] = []
     monkeypatch.setattr(dskype.PubSub, "_send", lambda client, *record: sent.append(record))
@@ -89,6 +90,7 @@ def test_importing_the_package_alone_loads_nothing_more():
     assert {name for name in loaded("import dskype") if name.startswith("dskype")} == {"dskype"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CLIENT_ONLY)
 def test_a_client_loads_neither_what_runs_topologies_nor_numpy(name):
     modules = loaded(f"from dskype import {name}")
@@ -98,6 +100,7 @@ def test_a_client_loads_neither_what_runs_topologies_nor_numpy(name):
     assert {m.split(".")[2] for m in modules if m.startswith("dskype.bolts.")} <= {"results"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["sub", "publish", "tail"])
 def test_a_command_of_clients_loads_no_more_than_a_client(command):
     modules = loaded(f"import dskype.deploy.cli.main, dskype.deploy.cli.commands.{command}, dskype.deploy.client.pubsub")
@@ -105,6 +108,7 @@ def test_a_command_of_clients_loads_no_more_than_a_client(command):
     assert not [m for m in modules if m.startswith(NOT_FOR_CLIENTS)]
 
 
+@pytest.mark.long
 def test_a_name_that_needs_more_says_what_to_install():
     program = """
 import sys

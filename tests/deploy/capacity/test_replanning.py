@@ -114,7 +114,7 @@ def crowded(client_of, monkeypatch):
     return make
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["agrid", "hybrid"])
 def test_a_crowded_part_of_the_world_is_divided_by_the_new_plan(crowded, name):
     client, plan = crowded(name, granularity=500)
@@ -133,6 +133,7 @@ def test_a_crowded_part_of_the_world_is_divided_by_the_new_plan(crowded, name):
     assert found.with_tasks(8) < found.new.slowest_us
 
 
+@pytest.mark.long
 def test_a_distributor_without_plans_is_compared_with_the_others(crowded):
     client, _ = crowded("hashing")
     found = compare_plans(client)

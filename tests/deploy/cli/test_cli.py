@@ -131,6 +131,7 @@ def test_help_is_printed_without_spark_or_numpy() -> None:
     assert done.stdout.endswith("[] [] 0\n")
 
 
+@pytest.mark.long
 def test_the_help_of_a_command_waits_for_nothing_heavy() -> None:
     code = """if True:
         import sys
@@ -149,6 +150,7 @@ def test_no_command_prints_the_help_and_fails(capsys: pytest.CaptureFixture[str]
     assert "usage: dskype" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_every_verb_has_help_and_takes_config_and_c(capsys: pytest.CaptureFixture[str]) -> None:
     for verb in (
         "local",

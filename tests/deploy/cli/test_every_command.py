@@ -88,7 +88,9 @@ def test_the_table_has_every_command_that_takes_brokers() -> None:
     assert {name for name, parser in leaves() if any("--bootstrap-servers" in action.option_strings for action in parser._actions)} == set(WITH_BROKERS)
 
 
-@pytest.mark.parametrize("name", [name for name, arguments in WITH_BROKERS.items() if arguments is not None])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long] * name.startswith("bench ")) for name, arguments in WITH_BROKERS.items() if arguments is not None]
+)
 def test_a_broker_that_refuses_connections_is_told_at_once_and_waited_for_as_long_as_the_variable_says(name, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m").write_text('{"text": "a", "lat": 1, "lon": 2}\n')
@@ -180,6 +182,7 @@ runpy.run_module("dskype.deploy", run_name="__main__", alter_sys=True)
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "module", ["dskype.deploy.cli.main", "argparse", "dskype.topology.core.redaction", "confluent_kafka", "kafka", "dskype.deploy.client.pubsub"]
 )

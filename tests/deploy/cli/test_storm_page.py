@@ -146,7 +146,7 @@ class WordCount(Topology):
 }
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 def test_a_project_of_streamparse_with_the_imports_replaced(folder, capsys):
     for name, text in STREAMPARSE.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

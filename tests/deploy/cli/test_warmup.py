@@ -15,7 +15,7 @@ from dskype.deploy.cli.commands import doctor as doctor_command
 from dskype.deploy.machine.errors import DeployError
 from dskype.topology.testing import TestWordSpout
 
-pytestmark = pytest.mark.product(schedules=True)  # loads all kernels, and starts processes
+pytestmark = pytest.mark.long  # loads all kernels, and starts processes
 
 
 def test_the_small_topology_takes_everything_it_is_given():

@@ -54,6 +54,7 @@ def plain_work(name, sample, tasks, scale):
     return work, len(goes) / m.n
 
 
+@pytest.mark.long
 def test_the_work_of_tasks_is_what_a_plain_program_counts(sample):
     found = advise(sample, WINDOW, 3, 160, COSTS)
     assert {one.distributor for one in found.candidates} == set(CANDIDATES)
@@ -66,6 +67,7 @@ def test_the_work_of_tasks_is_what_a_plain_program_counts(sample):
     assert make_distributor(found.chosen.distributor, 3, plan=found.plan).tasks == 3
 
 
+@pytest.mark.long
 def test_the_reasons_fit_the_figures(sample):
     found = advise(sample, WINDOW, 3, costs=COSTS)
     for chosen in found.candidates:
@@ -85,6 +87,7 @@ def files(tmp_path):
     return tmp_path
 
 
+@pytest.mark.long
 def test_the_command_recommends_and_writes_the_plan(files, capsys):
     command = ["partition", "advise", "--messages", str(files / "m"), "--subscriptions", str(files / "s"), "--tasks", "4"]
     capsys.readouterr()

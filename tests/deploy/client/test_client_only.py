@@ -27,7 +27,7 @@ from dskype.topology.runtime.nimbus.nimbus_topic import NIMBUS_TOPIC, _ensure_to
 from tests.deploy.client import client_only
 from tests.deploy.client.test_pubsub import delta, event, letter, write
 
-pytestmark = pytest.mark.product(schedules=True)  # starts processes
+pytestmark = pytest.mark.long  # starts processes
 
 ROOT = Path(__file__).parents[3]
 LIBRARY = ("pubsub", "dead_letters", "follower", "names", "records", "sequence", "topic_reader", "topics")

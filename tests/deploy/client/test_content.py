@@ -109,6 +109,7 @@ def programs_find(messages: list[Message], expressions: list[object], language: 
     return satisfied
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fields", [(), ("title", "body")])
 def test_a_message_satisfies_what_the_programs_of_the_topology_say(fields):
     draw = random.Random(len(fields))
@@ -142,6 +143,7 @@ def test_the_nearest_occurrence_of_a_phrase_is_found():
     assert nearest(f"late night{BORDER}late at night", '"late night"', "b", ("a", "b")) == (1, (0, 2), 1)
 
 
+@pytest.mark.long
 def test_a_phrase_that_a_text_nearly_has_everywhere_is_decided_soon():
     """A plain search would take minutes."""
     content = Content(Message(None, "a " * 16384, 0.0, 0.0, None), Tokenizer())

@@ -56,6 +56,7 @@ def any_area(rng, point):
     return (west, south, west, south) if point else (west, south, east, north)
 
 
+@pytest.mark.long
 def test_it_matches_what_the_oracle_matches_and_says_what_would_be_enough():
     rng, seen = random.Random(5), set()
     for _ in range(2000):

@@ -89,6 +89,7 @@ def test_a_plan_is_learned_shown_and_drawn(files, capsys, name):
         assert drawn == 0 and ElementTree.parse(files / "p.svg").getroot().tag.endswith("svg")
 
 
+@pytest.mark.long
 def test_options_reach_the_distributor_and_files_are_not_replaced_by_accident(files, capsys):
     assert learn(files, "spatial-first", 4, "--option", "n1=4") == 0
     assert learn(files) == 1
@@ -131,6 +132,7 @@ def test_partitions_are_split_and_merged_by_hand(files, capsys):
     assert "expected -o OUT, --publish" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_the_border_of_two_partitions_is_shifted_by_hand(files, capsys):
     plan, out = str(files / "grid"), str(files / "shifted")
     before = make_distributor("agrid", 2, {"granularity": 8})
@@ -179,6 +181,7 @@ def test_loads_are_adjusted_by_a_recent_sample(files, capsys):
     assert "legal: hybrid" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_what_a_machine_takes_is_calibrated(capsys, monkeypatch):
     monkeypatch.setattr(partition, "calibrate", lambda index, seed: calibration.calibrate(index, (300, 600), seed))
     assert main(["partition", "calibrate", "-o", "json"]) == 0
@@ -280,6 +283,7 @@ def test_a_change_that_cannot_be_written_is_not_published(tmp_path, monkeypatch,
     assert "exists already" in capsys.readouterr().err and len(client.records) == 3
 
 
+@pytest.mark.long
 def test_a_plan_that_no_record_holds_is_refused():
     ranges = [{"from": i, "node": {"tasks": [i % 2], "load": 1.0, "marks": {}}} for i in range(20_000)]
     plan = {**make_distributor("prefix", 2).plan(), "root": {"ranges": ranges}}
@@ -347,6 +351,7 @@ def test_changes_in_vain_end_until_it_is_worse():
     assert [band.due(x) for x in (1.9, 1.95, 1.99, rest, 1.1, 1.6)] == [False, False, True, False, False, True]  # by a tenth worse than it was: again
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["keyword", "keyword-first", "location", "prefix", "spatial-first"])
 def test_the_monitor_balances_what_has_moved(name):
     before, after = (worlds.sample(np.random.default_rng([seed, 3]), 1500, 1200) for seed in (1, 2))  # other clusters, other frequent words

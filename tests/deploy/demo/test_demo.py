@@ -72,6 +72,7 @@ def feed(world, pubsub, rate=1e9, done=(0, 0), subscriptions=50, registering_s=0
     return feeder, arrivals
 
 
+@pytest.mark.long
 def test_all_messages_and_subscriptions_are_published_in_order(world, monkeypatch):
     pubsub = FakePubSub()
     feeder, arrivals = feed(world, pubsub, monkeypatch=monkeypatch)

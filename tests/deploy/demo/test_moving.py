@@ -24,6 +24,7 @@ from dskype.topology.errors import TopologyError
 SETTINGS = Settings.from_conf({"dskype.objects": True, "dskype.attributes": ATTRIBUTES, "dskype.boolean.wordless": True, "dskype.space": [-180, -90, 180, 90]})
 
 
+@pytest.mark.long
 def test_vehicles_drive_the_same_way_however_many_move_at_a_time():
     together, alone, other = Fleet(cities(), 50, 7), Fleet(cities(), 50, 7), Fleet(cities(), 50, 8)
     for _ in range(200):
@@ -52,6 +53,7 @@ def test_a_vehicle_goes_from_city_to_city_and_never_jumps():
     assert (near[:, 0] >= 0).mean() > 0.95 and not (near == np.arange(len(where))[:, None]).any()
 
 
+@pytest.mark.long
 def test_the_topology_takes_every_state_and_every_geofence():
     fleet = Fleet(cities(), 300, 3)
     for _ in range(3):

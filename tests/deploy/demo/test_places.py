@@ -55,6 +55,7 @@ def test_a_place_is_called_by_its_name_and_region(file):
     assert [found.label(i) for i in range(4)] == ["Lake Park (Florida)", 'Quo"te}, {\\ (Costa Rica)', "東京 (Japan)", "- (XX)"]
 
 
+@pytest.mark.long
 def test_the_packages_places_are_all_read():
     found = load()
     assert len(found) > 200_000 and found.texts.null_count == found.ids.null_count == found.regions.null_count == 0
@@ -79,11 +80,13 @@ def test_places_that_come_again_have_ids_of_their_own(file):
         assert json.loads(record) == {**json.loads(record), "id": id, "lat": ENTRIES[str(id).partition(".")[0]]["latitude"]}
 
 
+@pytest.mark.long
 def test_a_part_of_the_records_is_a_part_of_all(world):
     assert world.records(10, 20) == world.records()[10:20] == world.slice(10, 20).records()
     assert world.records(4998, 6000) == world.records()[4998:]
 
 
+@pytest.mark.long
 def test_a_subscription_is_drawn_from_one_message(world):
     tokens, by_location = Tokenizer().tokens, {}
     for text, lat, lon in zip(world.texts.to_pylist(), world.lat.tolist(), world.lon.tolist()):
@@ -99,6 +102,7 @@ def test_a_subscription_is_drawn_from_one_message(world):
         assert any(2 <= len(words) <= 4 or (words and len(words) == len(s)) for s in sources)
 
 
+@pytest.mark.long
 def test_numbers_of_keywords_locations_and_alphas_are_uniform(world):
     records = [json.loads(value) for _, value in subscriptions(world, 20_000, seed=1)]
     alphas = np.array([r["alpha"] for r in records])
@@ -109,6 +113,7 @@ def test_numbers_of_keywords_locations_and_alphas_are_uniform(world):
     assert len({(r["lat"], r["lon"]) for r in records}) > 4500
 
 
+@pytest.mark.long
 def test_fewer_subscriptions_are_the_first_of_more(world):
     more = list(subscriptions(world, 5000, seed=2))
     assert list(subscriptions(world, 700, seed=2)) == more[:700] == list(islice(subscriptions(world, 10**9, seed=2), 700))

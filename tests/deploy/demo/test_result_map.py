@@ -126,6 +126,7 @@ def test_every_message_is_within_a_dot_of_the_world():
     assert cells == expected
 
 
+@pytest.mark.long
 def test_the_whole_world_stays_small():
     world = load()
     pins = [Pin(float(world.lat[i]), float(world.lon[i]), world.names[i].as_py(), world.region(i), 0.5) for i in range(0, 20_000, 1000)]

@@ -100,6 +100,7 @@ def test_the_counts_equal_a_plain_count(tmp_path: Path) -> None:
     assert report == {"top": best(counts), "words": counts.total(), "distinct": len(counts)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_crashes_change_no_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     monkeypatch.setattr(wordcount, "_BLOCK_BYTES", 2000)

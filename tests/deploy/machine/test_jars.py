@@ -265,6 +265,7 @@ def test_a_bad_repository_setting_is_named(small_set: Path, monkeypatch: pytest.
         jars.broker_jars()
 
 
+@pytest.mark.long
 def test_an_ivysettings_file_of_the_user_decides_where_jars_come_from(
     small_set: Path, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -144,6 +144,7 @@ def test_status_and_down_of_what_does_not_run(tmp_path, capsys):
     assert "nothing runs" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_down_stops_the_process_and_waits_for_its_end(tmp_path):
     told: list[str] = []
     program = f"""

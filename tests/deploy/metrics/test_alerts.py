@@ -14,7 +14,7 @@ import yaml
 
 from .prometheus_server import promtool
 
-pytestmark = pytest.mark.product(schedules=True)  # runs promtool
+pytestmark = pytest.mark.long  # runs promtool
 
 ALERTS = Path(__file__).parents[3] / "deploy" / "dashboards" / "alerts.yml"
 RULES: dict[str, dict[str, Any]] = {rule["alert"]: rule for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]}

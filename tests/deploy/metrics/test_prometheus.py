@@ -465,6 +465,7 @@ def _until(exporter: Exporter, condition: Any) -> dict[Any, float]:
 TUPLES = "dskype_comm_tuples_total"
 
 
+@pytest.mark.long
 def test_topologies_are_followed_from_when_they_come_until_they_go(quick: None) -> None:
     log = Log()
     with Exporter(log) as exporter:
@@ -514,6 +515,7 @@ def test_every_record_of_a_topology_from_then_on_is_told_with_its_time(quick: No
     assert all(abs(time_ms / 1000 - time.time()) < 60 for _, time_ms in told)
 
 
+@pytest.mark.long
 def test_a_broker_that_is_away_for_a_while_is_tried_again(quick: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     log, failures = Log(), [KafkaError("away"), KafkaError("away")]
     log.say("x", "x-1-1")

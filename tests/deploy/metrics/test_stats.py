@@ -155,6 +155,7 @@ def plain() -> Metered:
     return metered
 
 
+@pytest.mark.long
 def test_streams_are_counted_where_they_arrive(plain: Metered) -> None:
     found = plain.measure()
     stats = plain.meter.stats
@@ -240,6 +241,7 @@ def test_registered_subscriptions_are_asked_for_where_they_may_be_replicated(pla
         tasks.update(before)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("distributor", ["keyword", "prefix"])
 def test_replicas_are_measured_where_subscriptions_may_live_on_several_tasks(distributor: str) -> None:
     metered, rng = Metered(conf={"dskype.distributor": distributor}), random.Random(4)
@@ -303,7 +305,7 @@ def test_what_has_left_the_window_is_forgotten() -> None:
 # --- crashes ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_counters_survive_crashes_and_never_fall_at_the_endpoint(seed: int) -> None:
     calm, wild = Metered(), Metered(seed=seed, faults=Faults.heavy())
@@ -335,6 +337,7 @@ def test_counters_survive_crashes_and_never_fall_at_the_endpoint(seed: int) -> N
     assert loud["replication"] == quiet["replication"]
 
 
+@pytest.mark.long
 def test_counters_that_bolts_register_go_on_after_a_crash() -> None:
     metered = Metered(seed=1, faults=Faults(restarted=0.3, snapshot=0.5))
     _world(metered, 30)
@@ -345,6 +348,7 @@ def test_counters_that_bolts_register_go_on_after_a_crash() -> None:
     assert deltas == len([value for _, value, _ in written if value["op"] in ("add", "remove")])
 
 
+@pytest.mark.long
 def test_counters_that_bolts_register_go_on_after_an_exception_in_the_bolt(monkeypatch: pytest.MonkeyPatch) -> None:
     plain, disturbed = Metered(), Metered()
     _world(plain, 30)

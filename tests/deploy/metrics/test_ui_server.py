@@ -104,6 +104,7 @@ def test_without_the_extra_it_is_named(monkeypatch):
     assert cli.main(["ui", "--bootstrap-servers", "127.0.0.1:1"]) == 1
 
 
+@pytest.mark.long
 def test_webhooks_need_no_web_server():
     modules = "sys.modules['starlette'] = sys.modules['uvicorn'] = None"
     subprocess.run([sys.executable, "-c", f"import sys; {modules}; import dskype.deploy.web.webhooks"], check=True, timeout=120)

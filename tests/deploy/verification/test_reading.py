@@ -34,7 +34,7 @@ from tests.spouts.test_expression import REFUSED, REFUSED_OF_ALL
 from tests.spouts.test_records import AREA, BOOLEAN, MESSAGE, THRESHOLD, TOPK, WRONG_BOOLEAN, WRONG_MESSAGES, WRONG_THRESHOLD, WRONG_TOPK, changed, damaged
 from tests.spouts.test_text import TRICKY, random_text
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 STOP_WORDS = frozenset({"the"})
 SETTINGS = Settings.from_conf({"dskype.stop.words": ["the"]})

@@ -154,7 +154,7 @@ def test_geometries_are_read_alike(shape):
         same(*both({"place": {kind: "$.g"}, "area": {"bbox": "$.box"}}, json.dumps({"text": "t", "g": shape, "box": [1, 2, 3, 4]}).encode()))
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 def test_random_records_with_random_mappings_are_read_alike():
     rng, read = random.Random(2), 0
     for _ in range(6000):

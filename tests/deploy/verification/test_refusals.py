@@ -8,7 +8,7 @@ from dskype.deploy.verification.refusals import Accepted, LatenessJudge
 from dskype.spouts.settings import Settings
 from tests import naive
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 
 def judge(accepted, lateness_ms=100, idle_ms=500, task_of=None, complete=True):

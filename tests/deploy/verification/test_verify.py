@@ -27,7 +27,7 @@ from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 from tests import languages, naive
 from tests.deploy.verification.plain_system import TOPICS, PlainSystem
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 COUNT = {"dskype.window.messages": 20}
 TIME = {"dskype.window.span.ms": 700, "dskype.window.lateness.ms": 100}

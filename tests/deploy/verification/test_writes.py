@@ -10,7 +10,7 @@ from dskype.deploy.verification import Inputs, Record, Report
 from dskype.deploy.verification.writes import Dump, check_topology_writes, check_writes, delta_place
 from tests.deploy.verification.plain_system import PlainSystem
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 
 def dump(numbers, topic="out", *, offsets=None, key=b"k", values=None, writer="1-1000-7", **more):

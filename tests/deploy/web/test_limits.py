@@ -192,6 +192,7 @@ def test_reading_a_topic_goes_on_where_a_client_that_has_gone_had_begun_it(kafka
     client.close()
 
 
+@pytest.mark.long
 def test_topologies_and_topics_that_do_not_exist_cost_no_connection_each(kafka, served, monkeypatch):
     kafka.topology()  # without a topic of grouped matches
     asked, admin = [], type(kafka).admin
@@ -220,6 +221,7 @@ def test_requests_of_one_address_beyond_its_limit_are_refused_and_others_are_ans
         assert all(b"200 OK" in rest(one) for one in (*asked, other))
 
 
+@pytest.mark.long
 def test_a_body_that_does_not_come_is_not_waited_for(kafka, source):
     with serving(kafka, source, head_s=1) as server:
         head = f"POST /api/dskype/messages HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nContent-Length: 10\r\n\r\n{{"
@@ -229,6 +231,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(kafka, source):
 # --- connections ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_a_connection_that_does_not_send_a_whole_request_is_closed(kafka, source, monkeypatch):
     monkeypatch.setattr(connections, "_LOOK_S", 0.05)
     with serving(kafka, source, head_s=1) as server:
@@ -256,6 +259,7 @@ def test_connections_beyond_the_limits_are_told_so_and_others_get_in(kafka, sour
         assert server.usage.refused == {"connections_per_address": 1, "connections": 1}
 
 
+@pytest.mark.long
 def test_a_client_that_takes_nothing_is_cut_off_and_goes_on_from_its_last_id(kafka, source, monkeypatch):
     monkeypatch.setattr(connections, "_LOOK_S", 0.05)
     topics = kafka.topology()

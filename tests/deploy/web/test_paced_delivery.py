@@ -142,6 +142,7 @@ def draw_pace(rng):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(16))
 def test_what_arrives_is_what_a_plain_computation_says_though_processes_die(tmp_path, seed):
     rng = random.Random(seed)
@@ -179,6 +180,7 @@ def test_what_arrives_is_what_a_plain_computation_says_though_processes_die(tmp_
     assert all(place[group_of("dskype", "w"), (world.topics.results, p)].offset == len(world.kafka.broker.logs[world.topics.results, p]) for p in (0, 1))
 
 
+@pytest.mark.long
 def test_nothing_is_sent_in_quiet_hours_and_everything_after_them(tmp_path):
     quiet = parse_pace("pace", {"quiet": {"from": "22:00", "to": "07:00"}}, "Europe/Berlin")
     world = World(tmp_path, hook(quiet))

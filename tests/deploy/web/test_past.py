@@ -91,6 +91,7 @@ def test_a_consumer_that_fails_is_closed_and_idle_ones_are_after_a_while(kafka, 
         turn(readers, "a", topics)
 
 
+@pytest.mark.long
 def test_many_clients_that_take_nothing_share_few_consumers_and_all_get_everything(kafka):
     topics = kafka.topology(partitions=2)
     for i in range(600):
@@ -139,6 +140,7 @@ def test_a_slow_client_whose_consumer_others_took_gets_every_result_once(kafka):
     until(lambda: kafka.broker.open_consumers == 0)
 
 
+@pytest.mark.long
 def test_what_waits_for_all_clients_together_is_bounded_and_nothing_is_lost(kafka, monkeypatch):
     topics = kafka.topology()
     feeds = Feeds(kafka, NoTopologies(), Budget(queued_mb=1))

@@ -244,6 +244,7 @@ def test_a_client_that_breaks_off_anywhere_gets_every_result_once_and_in_order(k
             assert [n for n in mine if n in set(order)] == order
 
 
+@pytest.mark.long
 def test_a_client_that_takes_nothing_holds_a_bounded_queue_and_nobody_up(kafka, feeds, monkeypatch):
     monkeypatch.setattr(result_feed, "QUEUE", 50)
     topics = kafka.topology()
@@ -524,6 +525,7 @@ def test_the_map_gets_a_bounded_sample_and_the_number_of_all(kafka, feeds):
     assert seen == 3001 and len({m["id"] for m in messages}) == len(messages) >= 100
 
 
+@pytest.mark.long
 def test_maps_share_their_samples_and_each_gets_every_message_once_while_they_are_few(kafka, feeds):
     topics = kafka.topology()
 

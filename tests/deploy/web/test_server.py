@@ -237,6 +237,7 @@ def test_a_connection_that_is_cut_continues_where_it_was(kafka, served):
         assert seen + rest == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.long
 def test_a_receiver_that_does_not_read_holds_nobody_up(kafka, served):
     topics = kafka.topology()
     stuck, reading = Events(served, "results?sub=a"), Events(served, "results?sub=a")

@@ -64,7 +64,7 @@ def test_results_count_for_the_tenant_whose_quota_it_is():
     assert any(sample.labels["tenant"] == "other" for sample in results.collect()[0].samples), "without quotas each has its own name"
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 def test_prometheus_reads_with_the_operators_token_what_tenants_were_sent_and_strangers_read_no_name(shared, kafka, tmp_path):
     server, topics = shared
     feed = server._extensions[0].running[0].of("dskype")

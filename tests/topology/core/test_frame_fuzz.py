@@ -13,7 +13,7 @@ from dskype.topology.tuples import StreamMeta, Tuple
 
 from .frame_fuzz import crafted
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 SEEDS, FRAMES = (1,), 2000
 

@@ -39,6 +39,7 @@ def test_a_data_frame_comes_back_as_it_was_written():
     assert (last.stream, last.columns, last.anchors) == ("other", [[b"\x00\xff"]], [[5, -6]])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 70_000])
 def test_a_frame_holds_any_number_of_segments(count):
     piece = encode_segment("s", 0, [], None)

@@ -320,6 +320,7 @@ def test_a_copy_of_a_store_is_the_store_as_in_another_process(stores, store):
         assert store.load(1) == (20, "more") and copy.kept == store.kept
 
 
+@pytest.mark.long
 def test_a_fork_writes_and_a_fork_that_is_killed_leaves_nothing_that_counts(stores, store):
     if isinstance(stores, MemoryStores):
         return

@@ -177,6 +177,7 @@ def test_after_a_crash_what_had_arrived_and_was_not_emitted_is_read_again_though
     assert log.reads == [(0, 5, 39)]
 
 
+@pytest.mark.long
 def test_thousands_of_failed_records_are_read_in_few_reads_and_in_order():
     log = Log(*range(10_000), partitions=2)
     plan, task, emitted = make_kafka_task(log)

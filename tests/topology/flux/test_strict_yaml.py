@@ -80,6 +80,7 @@ def test_an_alias_that_contains_itself_is_refused() -> None:
             parse(text)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", ["[" * 100_000, "- " * 5_000 + "x", "{a: " * 200 + "}" * 200])
 def test_deep_nesting_is_refused(text: str) -> None:
     with pytest.raises(FluxException, match="nested too deeply. legal: at most 50 levels"):

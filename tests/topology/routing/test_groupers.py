@@ -89,7 +89,7 @@ def test_targets_may_come_unsorted(spec):
     assert choices(grouper(spec, [15, 11, 14, 12, 13]), ROWS) == choices(grouper(spec), ROWS)
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 def test_choices_are_the_same_in_another_process_with_another_hash_salt():
     code = (
         "from tests.topology.routing.test_groupers import *\n"

@@ -321,6 +321,7 @@ def damage_one(run, topic, number, how):
     log.append = damaged
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", [lambda v: v[:-2], lambda v: v[:2], lambda v: b"\xc1" + v], ids=["truncated", "header lost", "garbage"])
 def test_a_frame_damaged_on_its_way_loses_its_own_tuples_only(how):
     builder, spout, tracker = counting()

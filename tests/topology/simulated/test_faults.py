@@ -18,7 +18,7 @@ from dskype.topology.simulated.log import MemoryLog
 
 from .fault_topologies import OUT, TOPOLOGIES, N
 
-pytestmark = pytest.mark.product(schedules=True, seconds=110)
+pytestmark = pytest.mark.long(seconds=110)
 
 SEEDS = int(os.environ.get("DSKYPE_FAULT_SEEDS", "252"))
 CHUNKS = 10

@@ -177,6 +177,7 @@ class Rows(Spout):
         declarer.declare(["key", "value"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(6))
 def test_windows_of_a_join_are_those_of_nested_loops_whatever_fails(seed):
     draw = random.Random(seed)

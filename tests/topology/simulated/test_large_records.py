@@ -50,7 +50,7 @@ def test_a_dead_letter_holds_the_beginning_of_a_large_record_and_says_its_size(s
         assert (headers["topic"], headers["offset"], headers["stage"]) == (b"in", b"1", b"translate")
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 def test_keys_and_errors_of_dead_letters_are_cut_too():
     def complain(topic, partition, offset, key, value, timestamp_ms, headers):
         raise ValueError("e" * (20 << 20))
@@ -106,7 +106,7 @@ class Unspeakable:
     __repr__ = __str__
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "header"),
     [("\ud800 alone", b"ValueError: \\ud800 alone"), ("x" * (20 << 20), b"ValueError: xxxx"), (Unspeakable(), b"ValueError: ")],
@@ -223,6 +223,7 @@ def test_metrics_that_no_record_can_hold_are_shown_as_such():
         assert all(task["metrics"][name].startswith("a metric's value") for name in ("large", "object", "array"))
 
 
+@pytest.mark.long
 def test_a_frame_never_outgrows_a_record_whatever_the_settings_say():
     builder = TopologyBuilder()
     builder.set_spout("in", KafkaSpout("in"))

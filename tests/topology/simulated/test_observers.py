@@ -186,6 +186,7 @@ class Mark(EventLogger):
             SEEN.append(event.values[0])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(4))
 def test_the_sample_is_the_same_whatever_fails(seen, seed):
     samples = []

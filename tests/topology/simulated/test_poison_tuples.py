@@ -17,7 +17,7 @@ from dskype.topology.simulated.log import MemoryLog
 from .fault_topologies import N, NumberSpout, Recorder
 from .storm_helpers import Keep, Life, running
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 SEEDS = int(os.environ.get("DSKYPE_FAULT_SEEDS", "252")) // 15
 POISON = frozenset(i for i in range(N) if i % 7 == 3 or i in (20, 21, 22))

@@ -106,6 +106,7 @@ def played(bolt, seed):
     return sim
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [None, *seeds(5)])
 def test_each_tuple_changes_the_state_once_whatever_fails(seed):
     sim = played(Totals(), seed)
@@ -126,6 +127,7 @@ FORMS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [None, *seeds(4)])
 @pytest.mark.parametrize("form", sorted(FORMS))
 def test_window_and_state_are_those_of_a_run_without_faults_whatever_fails(form, seed):

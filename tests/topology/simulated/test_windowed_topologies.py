@@ -16,7 +16,7 @@ from dskype.topology.windows import Count, Duration, WindowedBolt
 
 from .storm_helpers import AckBolt, Keep, Remember, fed, running
 
-pytestmark = pytest.mark.product(schedules=True, seconds=60)
+pytestmark = pytest.mark.long(seconds=60)
 
 OUT = "windows"
 

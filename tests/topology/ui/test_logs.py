@@ -48,6 +48,7 @@ def test_secrets_are_not_shown(folder):
     assert "open-sesame" not in log_part(folder, "a.log")["text"]
 
 
+@pytest.mark.long
 def test_a_part_never_shows_what_the_whole_hides(folder):
     key = "-----BEGIN EC PRIVATE KEY-----\nMIICANARYKEYLINE1\nMIICANARYKEYLINE2\n-----END EC PRIVATE KEY-----\n"
     text = f"before\nconnecting with password=LiveCanary4711 to db\n{key}after\n"
@@ -66,7 +67,7 @@ def test_a_part_never_shows_what_the_whole_hides(folder):
 KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIICANARY1\nMIICANARY2+/=\n-----END RSA PRIVATE KEY-----\n"
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 @pytest.mark.parametrize("text", ["a\nconnecting with password=LiveCANARY4711 to db\nb\n", "a\n" + KEY + "b\n", "a\n" + KEY[:-30], KEY * 3])
 def test_no_part_of_a_log_shows_what_the_whole_hides(folder, text):
     (folder / "a.log").write_text(text)

@@ -1,5 +1,7 @@
 import random
 
+import pytest
+
 from dskype.topology.ui.windows import ALL_TIME, WINDOWS, CounterHistory, Counts
 
 TEN, THREE_HOURS, DAY = (WINDOWS[key] for key in ("600", "10800", "86400"))
@@ -70,6 +72,7 @@ def test_tasks_are_summed_and_latencies_weighed():
     assert counts.n("emitted") == 36 and counts.user().n("emitted") == 12
 
 
+@pytest.mark.long
 def test_samples_are_few():
     history = CounterHistory()
     for secs in range(0, 200_000, 5):
@@ -78,5 +81,6 @@ def test_samples_are_few():
     assert sum(map(len, task._samples.values())) <= 66
 
 
+@pytest.mark.long
 def test_counts_of_nothing_are_zero():
     assert Counts.total(()).n("acked") == 0

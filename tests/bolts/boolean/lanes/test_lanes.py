@@ -17,7 +17,7 @@ from dskype.topology.core.values import pack_state, unpack_state
 from tests.bolts.boolean.lanes.other_instructions import dump
 from tests.bolts.boolean.oracle import any_place_message, any_subscription, expected, messages_of, pairs, seeded
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 WORLD = (-180.0, -90.0, 180.0, 90.0)
 

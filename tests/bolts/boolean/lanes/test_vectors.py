@@ -23,7 +23,7 @@ from dskype.bolts.boolean.lanes.vector_kernels import (
     wanted_bits,
 )
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 
 @njit

@@ -23,7 +23,7 @@ from dskype.deploy.lab.chaos.workloads import WORKLOADS, SumChain
 from dskype.topology.flux import load
 from dskype.topology.tuples import InRecord
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 LASTS = {"a": (0, 0), "b": (3, 9), "c": (70, 70)}
 

@@ -17,7 +17,7 @@ from dskype.deploy.machine.broker import free_ports
 from dskype.topology.errors import DskypeError
 from tests.topology.runtime.helpers import wait_for
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 
 class Plays(Client):

@@ -14,7 +14,7 @@ from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 from tests.topology.runtime.helpers import make_topic
 
-pytestmark = pytest.mark.product(schedules=True)
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture

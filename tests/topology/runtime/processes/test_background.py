@@ -56,6 +56,7 @@ def test_an_error_that_no_retry_can_mend_stays_one():
         result(forked)
 
 
+@pytest.mark.long
 def test_what_it_has_cost_is_known_when_it_has_ended():
     def work():
         while time.process_time() < 0.2:  # a fork begins to count anew

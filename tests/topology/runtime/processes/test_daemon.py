@@ -44,7 +44,7 @@ def test_a_worker_whose_connection_spark_has_closed_ends_without_a_word(main, mo
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.product(schedules=True)
+@pytest.mark.long
 @pytest.mark.parametrize("supervisor_alone", [False, True])
 def test_a_daemon_that_starts_a_supervisor_alone_imports_nothing_for_workers(tmp_path, supervisor_alone):
     told = tmp_path / "told"

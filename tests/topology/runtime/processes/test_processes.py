@@ -42,6 +42,7 @@ def undo(folder: Path) -> None:
     os.system(f"rm -rf {folder}")
 
 
+@pytest.mark.long
 def test_only_folders_of_supervisors_that_are_gone_are_swept(temp):
     root, shared = runtime_folder()
     assert shared and root == temp / f"dskype-{os.getuid()}" / "run"

@@ -81,6 +81,7 @@ def same_folder():
     os.chdir(before)
 
 
+@pytest.mark.long
 def test_the_zygote_imports_the_components_of_this_product_and_no_others(monkeypatch, tmp_path):
     builder = TopologyBuilder()
     builder.set_spout("words", TestWordSpout())

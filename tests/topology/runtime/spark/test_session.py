@@ -58,6 +58,7 @@ def test_components_with_similar_names_have_checkpoints_of_their_own(tmp_path):
     assert len(checkpoints) == len(names) and {checkpoint.parent for checkpoint in checkpoints} == {tmp_path / "7"}
 
 
+@pytest.mark.long
 def test_a_jvm_that_still_writes_while_it_ends_is_no_reason_not_to_start(tmp_path):
     log, over = tmp_path / "logs" / "spark.log", threading.Event()
     left = session.scratch_of(log) / "local"
