@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import itemgetter
@@ -11,7 +12,6 @@ from sortedcontainers import SortedList
 
 from dskype.topology.components import KafkaSpout
 from dskype.topology.config import Config
-from dskype.topology.core.backlog import BACKLOG_BYTES, READ_RECORDS, Backlog
 from dskype.topology.core.loss import DataLossError, LostInputError
 from dskype.topology.core.offset_commits import consumer_group
 from dskype.topology.core.spout import ServiceAwayError, SpoutTask
@@ -32,6 +32,12 @@ _NEIGHBOURS = 200
 
 _COMMIT_AGAIN_MS, _READ_AGAIN_MS = 5000, 2000
 """Times after which a spout that promises at most once tries again to commit, and after which one tries again to read."""
+
+_BACKLOG_BYTES, _RECORD_BYTES = 64 << 20, 400
+"""Most bytes of external records that a task holds while it may not emit, where a record counts for its key, its value and this much more. Further records
+are read again later."""
+_READ_RECORDS, _READ_BYTES = 20_000, 16 << 20
+"""Most records and bytes that are read again at once."""
 
 Reader = Callable[[str, int, int, int], Iterable[InRecord]]
 Commit = Callable[[str, Mapping[tuple[str, int], int]], None]
@@ -60,7 +66,7 @@ class KafkaSpoutTask(SpoutTask):
         self._arrived: dict[tuple[str, int], int] = {}  # next offset that the query will bring
         self._held: dict[tuple[str, int], int] = {}  # end of the backlog; records between here and _arrived have to be read again
         self._open_offsets: dict[tuple[str, int], dict[int, list[int]]] = {}  # offset -> [attempt, incomplete trees]
-        self._backlog: dict[tuple[str, int], Backlog] = {}
+        self._backlog: dict[tuple[str, int], _Backlog] = {}
         self._arrivals: list[int] | None = None  # records emitted since the last report: oldest timestamp, newest timestamp, count
         self._read_at_ms: dict[tuple[str, int], int] = {}  # when a partition that could not be read again is tried again
         self._retries: SortedList = SortedList()  # of :data:`Retry`
@@ -84,8 +90,8 @@ class KafkaSpoutTask(SpoutTask):
 
     def _queue_records(self, key: tuple[str, int], records: Iterable[InRecord]) -> None:
         """Add new records of a partition to its backlog."""
-        backlog, arrived, held = self._backlog.setdefault(key, Backlog()), self._arrived.get(key, 0), self._held.get(key)
-        room = BACKLOG_BYTES - sum(other.n_bytes for other in self._backlog.values())
+        backlog, arrived, held = self._backlog.setdefault(key, _Backlog()), self._arrived.get(key, 0), self._held.get(key)
+        room = _BACKLOG_BYTES - sum(other.n_bytes for other in self._backlog.values())
         seen, unbroken = False, held is not None  # after a crash, records that had arrived and were not emitted have to be read again
         for record in records:
             offset = record.offset
@@ -93,7 +99,7 @@ class KafkaSpoutTask(SpoutTask):
                 if seen or not self._topic_was_recreated(key):
                     seen = True
                     continue  # the batch is run again
-                backlog, arrived, held, unbroken = self._backlog.setdefault(key, Backlog()), 0, None, False
+                backlog, arrived, held, unbroken = self._backlog.setdefault(key, _Backlog()), 0, None, False
             if held is None:
                 held = self._next.setdefault(key, offset)
             # Between two records that have come here one after the other, there is nothing to read: a transaction's marker, or what was compacted away.
@@ -191,10 +197,10 @@ class KafkaSpoutTask(SpoutTask):
         self._arrivals = [min(oldest, first_ms), max(newest, last_ms), before + n]
 
     def _next_record(self, key: tuple[str, int]) -> InRecord | None:
-        backlog = self._backlog.setdefault(key, Backlog())
+        backlog = self._backlog.setdefault(key, _Backlog())
         backlog.drop_before(self._next[key])
         if not backlog:
-            stop = min(self._arrived[key], self._next[key] + READ_RECORDS)
+            stop = min(self._arrived[key], self._next[key] + _READ_RECORDS)
             try:
                 self._held[key] = backlog.fill(self._read_again(key, self._next[key], stop), stop)
             except LostInputError as error:
@@ -399,7 +405,7 @@ def _neighbours(due: list[Retry], first: int) -> list[Retry]:
     """Return the failed records from an index on that are read at once."""
     run = [due[first]]
     for retry in due[first + 1 :]:
-        if retry[1:3] != run[0][1:3] or retry[3] - run[-1][3] > _NEIGHBOURS or retry[3] - run[0][3] >= READ_RECORDS:
+        if retry[1:3] != run[0][1:3] or retry[3] - run[-1][3] > _NEIGHBOURS or retry[3] - run[0][3] >= _READ_RECORDS:
             break
         run.append(retry)
     return run
@@ -416,3 +422,47 @@ def make_spout_task(plan: TopologyPlan, task: int, now_ms: Callable[[], int], re
     if isinstance(spec.obj, KafkaSpout):
         return KafkaSpoutTask(plan, task, now_ms, reader, commit, waiting)
     return SpoutTask(plan, task, now_ms)
+
+
+class _Backlog:
+    """Records of a partition that have arrived and are not emitted yet, in order."""
+
+    __slots__ = ("_records", "n_bytes")
+
+    def __init__(self) -> None:
+        self._records: deque[InRecord] = deque()
+        self.n_bytes = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._records)
+
+    def append(self, record: InRecord) -> int:
+        """Append a record; return its size in bytes."""
+        self._records.append(record)
+        size = _size(record)
+        self.n_bytes += size
+        return size
+
+    def fill(self, records: Iterable[InRecord], stop: int) -> int:
+        """Append records, up to :data:`_READ_BYTES`; return the offset behind the last one, or ``stop`` if all were appended."""
+        limit = self.n_bytes + _READ_BYTES
+        for record in records:
+            self.append(record)
+            if self.n_bytes >= limit:
+                return record.offset + 1
+        return stop
+
+    def pop_first(self, n: int) -> list[InRecord]:
+        """Remove and return the first ``n`` records, or as many as there are."""
+        records = [self._records.popleft() for _ in range(min(n, len(self._records)))]
+        self.n_bytes -= sum(map(_size, records))
+        return records
+
+    def drop_before(self, offset: int) -> None:
+        """Remove the records before ``offset``."""
+        while self._records and self._records[0].offset < offset:
+            self.pop_first(1)
+
+
+def _size(record: InRecord) -> int:
+    return _RECORD_BYTES + len(record.value or b"") + len(record.key or b"")

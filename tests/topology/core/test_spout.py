@@ -6,7 +6,6 @@ import random
 import pytest
 
 from dskype.topology import Fields, KafkaSpout, Spout, TopologyBuilder
-from dskype.topology.core import backlog
 from dskype.topology.core import kafka_spout as spouts
 from dskype.topology.core.frames import encode_control, encode_pulse
 from dskype.topology.core.kafka_spout import make_spout_task
@@ -73,9 +72,9 @@ def test_what_a_spout_emitted_before_it_broke_is_taken_off_its_credit():
 
 @pytest.mark.parametrize("seed", range(10))
 def test_records_that_arrive_faster_than_they_may_be_emitted_are_read_again(monkeypatch, seed):
-    monkeypatch.setattr(spouts, "BACKLOG_BYTES", 4_000)
-    monkeypatch.setattr(backlog, "_READ_BYTES", 1_500)
-    monkeypatch.setattr(spouts, "READ_RECORDS", 5)
+    monkeypatch.setattr(spouts, "_BACKLOG_BYTES", 4_000)
+    monkeypatch.setattr(spouts, "_READ_BYTES", 1_500)
+    monkeypatch.setattr(spouts, "_READ_RECORDS", 5)
     rng, read = random.Random(seed), []
     topic = {p: [InRecord("t", p, i, 0, None, rng.randbytes(rng.choice((0, 10, 900)))) for i in range(150)] for p in (0, 1)}
 

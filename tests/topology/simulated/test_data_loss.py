@@ -73,8 +73,8 @@ def write(log, first, stop):
 @pytest.fixture(autouse=True)
 def small_backlog(monkeypatch):
     """Let a task hold only three waiting records, and read only a few at once."""
-    monkeypatch.setattr(spouts, "BACKLOG_BYTES", 1_000)
-    monkeypatch.setattr(spouts, "READ_RECORDS", 5)
+    monkeypatch.setattr(spouts, "_BACKLOG_BYTES", 1_000)
+    monkeypatch.setattr(spouts, "_READ_RECORDS", 5)
     Numbers.opened = Batches.opened = 0
 
 
