@@ -17,7 +17,8 @@ numba also numbers the functions that a process compiles, and their names in mac
 may have a function of its own with the same name, for example a part of ``argsort`` where the kernel has that part of ``sort``: the loader then takes the one that is there,
 and the kernel is wrong without a word. Here each process begins with a number of its own.
 
-Processes that need the same kernel at the same time would all compile it. Here one of them compiles it, and the others wait and load it.
+Processes that need the same kernel at the same time would all compile it. Here one of them compiles it, and the others wait and load it. Who loads one also has its lock, because that is cheaper than
+to look twice; the others load it at the same time.
 
 What a kernel calls is compiled no further than the kernel needs: see :mod:`dskype.topology.kernel_parts`.
 """
@@ -114,15 +115,19 @@ def _compile(dispatcher: Any, signature: Any) -> Any:
     with global_compiler_lock, kernel_parts.compiling(dispatcher, signature):
         if not (own and isinstance(dispatcher._cache, Cache)):
             return _compile_of_numba(dispatcher, signature)
-        with _alone(dispatcher._cache._cache_file._index_path + ".lock"):
+        cache, codegen = dispatcher._cache, dispatcher.targetctx.codegen
+        file = cache._cache_file
+        with _alone(file._index_path + ".lock", ready=lambda: cache._index_key(signature, codegen()) in file._load_index()):
             return _compile_of_numba(dispatcher, signature)
 
 
 @contextlib.contextmanager
-def _alone(path: str) -> Iterator[None]:
+def _alone(path: str, ready: Callable[[], bool]) -> Iterator[None]:
     """Keep other processes out of a block, as far as the file system allows.
 
     A kernel locks those that it calls while it is compiled, and no kernel calls itself through others, so processes never wait for each other in a circle.
+
+    :param ready: tells whether the kernel's form is in the cache: then nobody has to be kept out.
     """
     try:
         file = None if path in _locked else os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -132,27 +137,33 @@ def _alone(path: str) -> Iterator[None]:
         yield
         return
     _locked.add(path)
+    locked = False
     try:
-        _lock(file)
+        locked = _lock(file, ready)
         yield
     finally:
         _locked.discard(path)
-        with contextlib.suppress(OSError):  # another process that waits for it finds the form in the cache
-            os.unlink(path)
+        if locked:
+            with contextlib.suppress(OSError):  # another process that waits for it finds the form in the cache
+                os.unlink(path)
         os.close(file)
 
 
-def _lock(file: int) -> None:
+def _lock(file: int, ready: Callable[[], bool]) -> bool:
+    """Lock a file, unless there is no need any more or another process keeps it too long; return whether it is locked."""
     deadline = time.monotonic() + _LONGEST_WAIT_S
     while time.monotonic() < deadline:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            if ready():
+                return False
             time.sleep(_STEP_S)
         except OSError:  # a file system without locks
-            return
+            return False
         else:
-            return
+            return True
+    return False
 
 
 class _ContentLocator(_CacheLocator):

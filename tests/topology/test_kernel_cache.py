@@ -179,10 +179,22 @@ def test_a_process_that_stands_still_does_not_stop_the_others(tmp_path, monkeypa
     with open(path, "w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         began = time.monotonic()
-        with kernel_cache._alone(path), kernel_cache._alone(path):  # the same process may lock it twice
+        with kernel_cache._alone(path, bool), kernel_cache._alone(path, bool):  # the same process may lock it twice
             assert time.monotonic() - began >= 0.1
-    with kernel_cache._alone(str(tmp_path / "missing" / "kernel.lock")):
+        assert Path(path).exists(), "it is the other one's"
+    with kernel_cache._alone(str(tmp_path / "missing" / "kernel.lock"), bool):
         pass
+
+
+def test_a_form_in_the_cache_is_loaded_though_a_process_that_stands_still_has_the_lock(package, environ, tmp_path):
+    (package / "first_kernels.py").write_text(FIRST.format(constant=1, step=1))
+    (package / "second_kernels.py").write_text(SECOND.replace("PACKAGE", PACKAGE))
+    (package / "third_kernels.py").write_text(THIRD.replace("PACKAGE", PACKAGE))
+    assert run(CALL, environ) == [13, 0]
+    (index,) = (tmp_path / "numba").rglob("*result*.nbi")
+    with open(f"{index}.lock", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert run(CALL, environ) == [13, 1]  # else it would wait for longer than the test does
 
 
 def test_forms_that_two_processes_compile_at_the_same_time_are_not_mixed_up(tmp_path, monkeypatch):
