@@ -65,6 +65,7 @@ def help_of(module: str, words: tuple[str, ...]) -> str:
     return shown.getvalue()
 
 
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules:RuntimeWarning")  # other tests have imported it; here it only prints its help
 @pytest.mark.parametrize(("document", "module", "arguments"), commands())
 def test_commands_in_documents_have_the_options_that_they_are_shown_with(document, module, arguments):
     words = []
