@@ -43,7 +43,10 @@ def test_a_subscription_is_made_followed_changed_shared_paused_and_removed(kafka
         page.wait(f"document.querySelector('#mine').innerText.includes({json.dumps(text)})")
 
     def press(text):
-        page.run("[...document.querySelectorAll('#panel button')].find((one) => (one.ariaLabel ?? one.innerText) === arguments[0]).click()", text)
+        """Click a button as soon as it is there: some come with the status of the subscription."""
+        found = f"[...document.querySelectorAll('#panel button')].find((one) => (one.ariaLabel ?? one.innerText) === {json.dumps(text)})"
+        page.wait(found)
+        page.run(f"{found}.click()")
 
     try:
         page.open(f"{served.url}#token={TOKEN}")

@@ -103,14 +103,16 @@ class Browser:
         return json.loads(self.run(script, selector))  # as text, because the driver stumbles over an object with the key "Window"
 
     def click(self, xpath: str) -> None:
-        """Click an element; look for it again if the page has shown it anew meanwhile."""
+        """Click an element as soon as it is there; look for it again if the page has shown it anew meanwhile."""
+        deadline = time.monotonic() + 60
         while True:
-            found = self._call("POST", "/element", {"using": "xpath", "value": xpath})
             try:
+                found = self._call("POST", "/element", {"using": "xpath", "value": xpath})
                 return self._call("POST", f"/element/{found[_ELEMENT]}/click")
             except RuntimeError as error:
-                if "stale element" not in str(error):
+                if not any(what in str(error) for what in ("stale element", "no such element")) or time.monotonic() > deadline:
                     raise
+                time.sleep(0.05)
 
     def press(self, keys: str) -> None:
         """Press keys, one after the other; WebDriver has characters for keys without one."""
