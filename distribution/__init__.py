@@ -70,7 +70,12 @@ def make_distributor(name: str, tasks: int, options: Mapping[str, Any] | None = 
 
     :raises IllegalArgumentException: the name is not known, or the options or the plan are not usable.
     """
-    return distributor_class(name)(tasks, options, plan)
+    try:
+        return distributor_class(name)(tasks, options, plan)
+    except OverflowError as error:
+        raise IllegalArgumentException(
+            "A number of the plan is too large.", given=str(error), legal="loads, cells, words and tasks that a topology can have"
+        ) from None
 
 
 def distributor_of_plan(settings: Settings, tasks: int, plan: Mapping[str, Any]) -> Distributor:

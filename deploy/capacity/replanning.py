@@ -114,8 +114,7 @@ def send(client: PubSub, plans: Plans) -> int:
     :raises PlanOvertakenError: another plan came since the comparison.
     """
     assert plans.plan is not None
-    send_plan(client, plans.version + 1, plans.plan)
-    return plans.version + 1
+    return send_plan(client, plans.version, plans.plan)
 
 
 def await_plan(kafka: Any, topology: str, version: int) -> None:

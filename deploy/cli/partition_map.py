@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dskype.deploy.client.follower import Follower
-from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, distributor_of, parse_record
+from dskype.deploy.client.plans import SUBSCRIPTION_BOLT, distributor_of, is_usable, parse_record
 from dskype.distribution import start_distributor
 from dskype.distribution.agrid.distributor import AGridDistributor
 from dskype.spouts.settings import Settings
@@ -45,9 +45,10 @@ class PartitionScreen:
     """
 
     def __init__(self, kafka: Any, name: str, conf: Mapping[str, Any], tasks: int) -> None:
-        settings, self.version = Settings.from_conf(conf), 0
+        self._settings, self._tasks = Settings.from_conf(conf), tasks
+        self.version = self._newest = 0  # of the plan in force; of all that came
         self._plan: Mapping[str, Any] | None = None
-        if "sample" not in settings.distributor_options:  # learning from it takes too long here
+        if "sample" not in (settings := self._settings).distributor_options:  # learning from it takes too long here
             self._plan = start_distributor(settings, tasks, Vocabulary.empty()).plan()
         self._follower = Follower(kafka, [Topics.for_topology(name).plans], "beginning")
 
@@ -62,8 +63,10 @@ class PartitionScreen:
         """Return the newest plan as a map; [] while it is not known."""
         for record in self._follower.poll(0.05):
             version, plan = parse_record(record.value)
-            if version > self.version:
-                self.version, self._plan = version, plan
+            if plan is not None and version > self._newest:
+                self._newest = version
+                if is_usable(self._settings, self._tasks, plan):
+                    self.version, self._plan = version, plan
         return [] if self._plan is None else draw(self._plan)
 
     def close(self) -> None:

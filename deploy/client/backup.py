@@ -24,10 +24,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from dskype.deploy.client.plans import plan_in_force
 from dskype.deploy.client.pubsub import PubSub
 from dskype.deploy.client.sequence import sequence_numbers
-from dskype.spouts.record_values import RecordError
-from dskype.spouts.records import parse_plan
 from dskype.topology.errors import TopologyError
 
 __all__ = ["BackupError", "differences", "read_backup", "write_backup"]
@@ -85,7 +84,7 @@ def write_backup(client: PubSub, path: Path, *, messages: bool = True) -> dict[s
             # Not those of objects: without the deletions and updates before them they would say what is no longer so. Each object's next update says where it is.
             for message in _window(client) if messages and not client.settings.objects else ():
                 out.add("messages", {"message": message})
-            version, plan = _newest_plan(client)
+            version, plan = plan_in_force(client)
             if version:
                 out.add("plans", {"plan": plan, "version": version})
             for one in registered:
@@ -114,17 +113,6 @@ class _Lines:
 
     def end(self) -> None:
         self._file.write(json.dumps({"end": self.counts, "sha256": self._digest.hexdigest()}).encode() + b"\n")
-
-
-def _newest_plan(client: PubSub) -> tuple[int, dict[str, Any] | None]:
-    newest: tuple[int, dict[str, Any] | None] = (0, None)
-    for record in client.scan(client.topics.plans):
-        try:
-            found = parse_plan(record.value)
-        except RecordError:  # the topology has ignored it as well
-            continue
-        newest = max(newest, found, key=lambda one: one[0])
-    return newest
 
 
 def _window(client: PubSub) -> Iterator[dict[str, Any]]:

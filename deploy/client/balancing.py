@@ -140,7 +140,7 @@ def watch(
     measure: Callable[[], Mapping[int, int]],
     tasks: Sequence[int],
     current: Callable[[], tuple[int, Mapping[str, Any]]],
-    send: Callable[[int, Mapping[str, Any]], None] | None,
+    send: Callable[[int, Mapping[str, Any]], int] | None,
     band: Band,
     *,
     interval_s: float,
@@ -155,7 +155,7 @@ def watch(
     :param measure: returns how long each task (by id) has been busy since its start, in ns.
     :param tasks: ids of the subscription bolt's tasks, in the order of their indexes.
     :param current: returns the current version and plan.
-    :param send: sends a version and a plan; None: change nothing, only report. If another plan came first, the next measurement decides again.
+    :param send: sends a plan in place of that of a version, and returns its own version; None: change nothing, only report. If another plan came first, the next measurement decides again.
     :param count: end after this many measurements; None: never.
     :param least: while no task is busy for more than this share of the time, all count as balanced.
     :param in_force: returns the version that all distribution tasks follow; there is no further change before they follow the newest one.
@@ -182,10 +182,11 @@ def watch(
         if change is None:
             report("there is nothing to give away")
             continue
-        report(f"{change}: version {version + 1}" + ("" if send else " (not sent)"))
-        if send is not None:
+        if send is None:
+            report(f"{change} (not sent)")
+        else:
             try:
-                send(version + 1, distributor.rearranged(change.moved, change.halved))
+                report(f"{change}: version {send(version, distributor.rearranged(change.moved, change.halved))}")
             except PlanOvertakenError as error:
                 report(str(error))
                 continue

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dskype.distribution import DISTRIBUTORS, HasPartitions, make_distributor, start_distributor
-from dskype.distribution.base import TAKEOVER
+from dskype.distribution import DISTRIBUTORS, HasPartitions, distributor_of_plan, make_distributor, start_distributor
+from dskype.distribution.base import TAKEOVER, read_takeover
 from dskype.distribution.methods.partitioned import Partitioned
 from dskype.spouts.records import PLAN_BYTES_MAX, RecordError, parse_plan
+from dskype.spouts.settings import Settings
+from dskype.spouts.topics import PLAN_KEY
 from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.errors import IllegalArgumentException, TopologyError
+from dskype.topology.planning.outline import PlanOutline
 from dskype.topology.runtime.nimbus.nimbus_topic import ClusterClient
 
 __all__ = [
@@ -19,8 +22,10 @@ __all__ = [
     "PlanOvertakenError",
     "component_tasks",
     "distributor_of",
+    "is_usable",
     "parse_record",
     "partitioned",
+    "plan_in_force",
     "read_current",
     "read_version",
     "send_plan",
@@ -28,6 +33,8 @@ __all__ = [
 ]
 
 SUBSCRIPTION_BOLT = "subscription-bolt"
+
+_AGAIN = "'dskype partition show' shows the plan in force; make the change again"
 
 
 class PlanOvertakenError(TopologyError):
@@ -64,6 +71,27 @@ def _checked(plan: Mapping[str, Any], kind: type, problem: str) -> Any:
     return found
 
 
+def is_usable(settings: Settings, tasks: int, plan: Mapping[str, Any]) -> bool:
+    """Tell whether a topology uses a plan. It refuses others, and goes on with the plan before them.
+
+    :param settings: of the topology.
+    :param tasks: of its subscription bolt.
+    """
+    try:
+        distributor_of_plan(settings, tasks, read_takeover(plan)[0])
+    except IllegalArgumentException:
+        return False
+    return True
+
+
+def plan_in_force(client: Any) -> tuple[int, dict[str, Any] | None]:
+    """Return version and plan of the newest usable record in the topic of plans; (0, None) if there is none. How the plan takes over is in it.
+
+    :param client: a ``PubSub``.
+    """
+    return _in_force(client, _arrived(client))
+
+
 def read_current(client: Any) -> tuple[int, dict[str, Any]]:
     """Return version and plan that the running topology follows. Version 0 is the plan that it started with. How the plan takes over is not in it.
 
@@ -73,16 +101,33 @@ def read_current(client: Any) -> tuple[int, dict[str, Any]]:
     conf = client.running_conf()
     if conf is None:
         raise TopologyError("There is no such topology.", given=client.name, hint="'dskype list' lists those that run")
-    version, plan = 0, None
+    version, plan = plan_in_force(client)
+    return version, _start_plan(client) if plan is None else read_takeover(plan)[0]
+
+
+def _arrived(client: Any) -> list[tuple[int, dict[str, Any]]]:
+    """Return (version, plan) of the records in the topic of plans that a topology looks at: each version is above all before it."""
+    found: list[tuple[int, dict[str, Any]]] = []
     for record in client.scan(client.topics.plans):
-        found, content = parse_record(record.value)
-        if found > version:
-            version, plan = found, content
-    if plan is not None:
-        plan.pop(TAKEOVER, None)
-    else:
-        plan = _start_plan(client)
-    return version, plan
+        version, plan = parse_record(record.value)
+        if plan is not None and version > (found[-1][0] if found else 0):
+            found.append((version, plan))
+    return found
+
+
+def _in_force(client: Any, arrived: Sequence[tuple[int, dict[str, Any]]]) -> tuple[int, dict[str, Any] | None]:
+    if not arrived:
+        return 0, None
+    tasks = _tasks(client.running())
+    return next(((version, plan) for version, plan in reversed(arrived) if is_usable(client.settings, tasks or plan.get("tasks"), plan)), (0, None))
+
+
+def _tasks(record: Mapping[str, Any] | None) -> int | None:
+    """Return the number of tasks of the subscription bolt in a topology's record in the nimbus topic; None: it does not say so."""
+    try:
+        return PlanOutline.from_json(record["plan"]).components[SUBSCRIPTION_BOLT].num_tasks  # type: ignore[index]
+    except (ValueError, KeyError, TypeError, AttributeError):  # there is no record, or it is that of an earlier version
+        return None
 
 
 def parse_record(value: bytes | None) -> tuple[int, dict[str, Any] | None]:
@@ -129,14 +174,24 @@ def component_tasks(client: Any, component: str = SUBSCRIPTION_BOLT) -> list[int
     return tasks
 
 
-def send_plan(client: Any, version: int, plan: Mapping[str, Any]) -> None:
-    """Make the running topology change to a plan. Of several plans with one version, the first one in the topic counts.
+def send_plan(client: Any, replaced: int, plan: Mapping[str, Any]) -> int:
+    """Make the running topology change to a plan; return its version, which is above all others in the topic. Of several plans with one version, the first one in the topic counts.
 
     :param client: a ``PubSub``.
-    :param version: higher than the current version.
+    :param replaced: version of the plan that this one is made of, as :func:`read_current` returned it.
     :raises TopologyError: the plan is too large for a record.
-    :raises PlanOvertakenError: a plan with this version or a higher one came first, for example from load balancing.
+    :raises PlanOvertakenError: another plan came since, for example from load balancing.
     """
+    arrived = _arrived(client)
+    in_force, _ = _in_force(client, arrived)
+    if in_force > replaced:
+        raise PlanOvertakenError(
+            "The plan is not sent, because another one came first.",
+            given=f"a change of version {replaced}",
+            legal=f"a change of version {in_force}",
+            hint=_AGAIN,
+        )
+    version = max([replaced, *(seen for seen, _ in arrived)]) + 1
     value = json.dumps({"v": 1, "version": version, "plan": plan}, separators=(",", ":")).encode()
     if len(value) > PLAN_BYTES_MAX:
         raise TopologyError(
@@ -149,6 +204,22 @@ def send_plan(client: Any, version: int, plan: Mapping[str, Any]) -> None:
     client.flush()
     first = next((record.value for record in client.scan(client.topics.plans) if parse_record(record.value)[0] >= version), value)
     if first != value:
-        raise PlanOvertakenError(
-            "The plan is ignored, because another one came first.", given=version, hint="'dskype partition show' shows the plan in force; make the change again"
-        )
+        _keep_newest(client)
+        raise PlanOvertakenError("The plan is ignored, because another one came first.", given=version, hint=_AGAIN)
+    return version
+
+
+def _keep_newest(client: Any) -> None:
+    """Let compaction keep the newest plan of clients, and not an ignored one behind it: write it again, until it is the last one of its key."""
+    while True:
+        newest, counts, last = 0, None, b""
+        for record in client.scan(client.topics.plans):
+            version, _ = parse_record(record.value)
+            if version > newest:
+                newest, counts = version, record
+            if record.key == PLAN_KEY:
+                last = record.value
+        if counts is None or counts.key != PLAN_KEY or counts.value == last:
+            return
+        client.send_plan(counts.value)
+        client.flush()

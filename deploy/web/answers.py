@@ -210,7 +210,7 @@ class Answers:
         if body["version"] != version:
             raise IllegalArgumentException("The plan is another one by now.", given=body["version"], legal=str(version), hint="look at it again")
         try:
-            send_plan(feed.client, version + 1, change(with_partitions(plan), *(body[name] for name in names)))
+            send_plan(feed.client, version, change(with_partitions(plan), *(body[name] for name in names)))
         except PlanOvertakenError as error:  # since it was read
             raise IllegalArgumentException(str(error)) from None
         return partitions_of(feed.plan(renewed=True))

@@ -333,8 +333,7 @@ def _change(args: argparse.Namespace, change: Callable[[HasPartitions, Any], dic
                 plan = read_plan(args.plan)
             plan = change(with_partitions(plan), _sample(args, client.settings) if hasattr(args, "messages") else None)
             if args.publish:
-                send_plan(client, version + 1, plan)
-                say(f"version {version + 1} is sent to {client.name}")
+                say(f"version {send_plan(client, version, plan)} is sent to {client.name}")
     if args.output is not None:
         _write(args.output, json.dumps(plan), args.force)
     loads = np.array(plan["loads"])
@@ -389,16 +388,15 @@ def _publish(args: argparse.Namespace) -> int:
             if plan[key] != current[key]:
                 raise IllegalArgumentException("The plan does not fit the running topology.", given=f"{key} {plan[key]}", legal=current[key])
         distributor_of(plan)
-        send_plan(client, version + 1, plan if args.takeover is None else {**plan, TAKEOVER: args.takeover})
-        say(f"version {version + 1} is sent to {client.name}")
+        sent = send_plan(client, version, plan if args.takeover is None else {**plan, TAKEOVER: args.takeover})
+        say(f"version {sent} is sent to {client.name}")
     return 0
 
 
 def _finish(args: argparse.Namespace) -> int:
     with open_client(args) as client:
         version, plan = read_current(client)
-        send_plan(client, version + 1, plan)
-        say(f"version {version + 1} is sent to {client.name}: the same plan, which ends the takeover")
+        say(f"version {send_plan(client, version, plan)} is sent to {client.name}: the same plan, which ends the takeover")
     return 0
 
 

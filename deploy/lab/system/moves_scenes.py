@@ -236,9 +236,8 @@ class ByHand(Scene):
                 if new is None:
                     say(f"  move {number + 1}: nothing to gain")
                     continue
-                send_plan(client, version + 1, new)
-                deadline = time.monotonic() + self.args.timeout
-                while not self._is_over(version + 1) and time.monotonic() < deadline:
+                sent, deadline = send_plan(client, version, new), time.monotonic() + self.args.timeout
+                while not self._is_over(sent) and time.monotonic() < deadline:
                     self._keep_busy(rate, _STEP_S)
                 say(f"  move {number + 1}: done")
                 self._rest(rate, seconds)

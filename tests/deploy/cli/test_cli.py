@@ -668,6 +668,7 @@ def test_partitions_are_drawn_as_the_newest_plan_says(monkeypatch: pytest.Monkey
     start = make_distributor("agrid", 2, {"granularity": 8})
     assert isinstance(start, AGridDistributor)
     plans = [{"v": 1, "version": 2, "plan": start.shift(0, 1, 2)}, {"v": 1, "version": 2, "plan": start.shift(0, 1, 1)}]  # the second one is ignored
+    plans.append({"v": 1, "version": 3, "plan": make_distributor("agrid", 3).plan()})  # and this one refused
     coming = [[], [SimpleNamespace(value=json.dumps(plan).encode()) for plan in plans], []]
     follower = SimpleNamespace(poll=lambda timeout_s: coming.pop(0), close=lambda: None)
     monkeypatch.setattr(partition_map, "Follower", lambda *_: follower)

@@ -3,6 +3,7 @@
 import itertools
 import json
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from dskype.deploy.cli.commands import partition
 from dskype.deploy.cli.main import main
 from dskype.deploy.client import calibration
 from dskype.deploy.client.balancing import Band, Change, decide, watch
-from dskype.deploy.client.plans import PlanOvertakenError, read_current, send_plan
+from dskype.deploy.client.plans import PlanOvertakenError, plan_in_force, read_current, send_plan
 from dskype.distribution import distributor_class, make_distributor, read_plan
 from dskype.distribution.hybrid.loads import LoadModel
 from dskype.distribution.methods.partitioned import measure
@@ -206,57 +207,118 @@ def test_what_needs_a_topology_says_so(capsys, monkeypatch):
 
 
 class FakeClient:
-    """A running topology whose topic of plans is a list."""
+    """A running topology whose topic of plans is a list of (key, value)."""
 
     name = "t"
     topics = type("Topics", (), {"plans": "t.plans"})
+    tasks = 3
 
     def __init__(self, plan):
-        self.records = [b"{", json.dumps({"v": 1, "version": 3, "plan": plan}).encode(), json.dumps({"v": 1, "version": 2, "plan": {}}).encode()]
+        self.settings = Settings.from_conf({"dskype.distributor": plan["distributor"]})
+        self.records = [(b"plan", b"{")]
+        self.add(3, plan)
+        self.add(2, {})
+
+    def add(self, version, plan, key=b"balance"):
+        self.records.append((key, json.dumps({"v": 1, "version": version, "plan": plan}).encode()))
 
     def running_conf(self):
         return {}
 
+    def running(self):
+        bolt = {"kind": "bolt", "executors": [[1, self.tasks, 6700]], "inputs": [], "streams": []}
+        return {"plan": {"subscription-bolt": bolt}} if self.tasks else {}
+
     def scan(self, topic):
         assert topic == "t.plans"
-        return [type("Record", (), {"value": value}) for value in self.records]
+        return [SimpleNamespace(key=key, value=value) for key, value in self.records]
 
     def send_plan(self, value):
-        self.records.append(value)
+        self.records.append((b"plan", value))
 
     def flush(self):
         pass
 
 
+def sent(plan):
+    return json.loads(json.dumps(plan))
+
+
 def test_the_newest_version_is_in_force_and_the_next_one_follows_it():
     found = make_distributor("prefix", 3)
     client = FakeClient(found.plan())
-    version, plan = read_current(client)
-    assert (version, plan) == (3, json.loads(json.dumps(found.plan())))
-    send_plan(client, version + 1, found.split(0, 1))
-    assert read_current(client) == (4, json.loads(json.dumps(found.split(0, 1))))
+    assert read_current(client) == (3, sent(found.plan()))
+    assert send_plan(client, 3, found.split(0, 1)) == 4
+    assert read_current(client) == (4, sent(found.split(0, 1)))
 
 
 def test_records_that_the_topology_refuses_are_no_plans():
     found = make_distributor("prefix", 3)
     client = FakeClient(found.plan())
-    client.records += [None, b"{", b"[" * 100_000, b'{"v": 1, "version": 9}']
-    client.records += [b'{"v": 1, "version": %b, "plan": {}}' % version for version in (b"1e999", b"9.0", b'"9"', b"true", b"1" + b"0" * 400)]
-    assert read_current(client) == (3, json.loads(json.dumps(found.plan())))
-    send_plan(client, 4, found.split(0, 1))
+    client.records += [(b"plan", value) for value in (None, b"{", b"[" * 100_000, b'{"v": 1, "version": 9}')]
+    client.records += [(b"plan", b'{"v": 1, "version": %b, "plan": {}}' % version) for version in (b"1e999", b"9.0", b'"9"', b"true", b"1" + b"0" * 400)]
+    assert read_current(client) == (3, sent(found.plan()))
+    assert send_plan(client, 3, found.split(0, 1)) == 4
 
 
-def test_a_plan_that_another_one_overtakes_is_refused():
+@pytest.mark.parametrize(
+    "refused",
+    [{}, make_distributor("prefix", 4).plan(), make_distributor("keyword", 3).plan(), {**make_distributor("prefix", 3).plan(), "takeover": 2}],
+    ids=["empty", "tasks", "distributor", "takeover"],
+)
+def test_a_plan_that_the_topology_refuses_is_not_in_force_and_its_number_is_not_used_again(refused, monkeypatch, tmp_path, capsys):
     found = make_distributor("prefix", 3)
     client = FakeClient(found.plan())
-    version, _ = read_current(client)
+    client.add(4, refused)
+    assert read_current(client) == (3, sent(found.plan())) == plan_in_force(client)
+    monkeypatch.setattr(partition, "open_client", lambda args: nullcontext(client))
+    assert main(["partition", "show"]) == 0 and "version 3;" in capsys.readouterr().out
+    assert main(["partition", "split", "0", "1", "--publish"]) == 0 and "version 5 is sent" in capsys.readouterr().err
+    assert read_current(client) == (5, sent(found.split(0, 1)))
+    (tmp_path / "plan").write_text(json.dumps(found.split(0, 2)))
+    client.add(6, refused)
+    assert main(["partition", "publish", str(tmp_path / "plan")]) == 0 and read_current(client) == (7, sent(found.split(0, 2)))
+
+
+def test_where_the_number_of_tasks_is_not_known_a_plan_may_be_for_any():
+    client = FakeClient(make_distributor("prefix", 3).plan())
+    client.tasks = None
+    client.add(4, make_distributor("prefix", 5).plan())
+    assert read_current(client)[0] == 4
+
+
+def test_a_plan_that_another_one_overtakes_is_refused(monkeypatch):
+    found = make_distributor("prefix", 3)
+    client = FakeClient(found.plan())
     first, second = found.split(0, 1), found.split(0, 2)
-    client.records.append(json.dumps({"v": 1, "version": version + 1, "plan": first}).encode())  # of load balancing, for example
-    with pytest.raises(PlanOvertakenError, match="another one came first.*given: 4.*partition show"):
-        send_plan(client, version + 1, second)
-    assert read_current(client) == (4, json.loads(json.dumps(first)))
-    send_plan(client, version + 2, second)
-    assert read_current(client) == (5, json.loads(json.dumps(second)))
+    client.add(4, first)  # of load balancing, for example
+    had = list(client.records)
+    with pytest.raises(PlanOvertakenError, match="not sent.*another one came first.*a change of version 3.*a change of version 4.*partition show"):
+        send_plan(client, 3, second)
+    assert client.records == had and read_current(client) == (4, sent(first))
+    assert send_plan(client, 4, second) == 5
+    assert read_current(client) == (5, sent(second))
+
+
+@pytest.mark.parametrize(("key", "again"), [(b"balance", 0), (b"plan", 1)])
+def test_of_two_plans_that_are_sent_at_once_the_first_one_counts_and_survives_compaction(monkeypatch, key, again):
+    found = make_distributor("prefix", 3)
+    client = FakeClient(found.plan())
+    first, second, write = found.split(0, 1), found.split(0, 2), client.send_plan
+
+    def overtaken(value):
+        client.add(4, first, key)
+        monkeypatch.setattr(client, "send_plan", write)
+        write(value)
+
+    monkeypatch.setattr(client, "send_plan", overtaken, raising=False)
+    had = len(client.records)
+    with pytest.raises(PlanOvertakenError, match="ignored.*another one came first.*given: 4.*partition show"):
+        send_plan(client, 3, second)
+    assert read_current(client) == (4, sent(first)) and len(client.records) == had + 2 + again
+    last = {key: number for number, (key, _) in enumerate(client.records)}
+    client.records = [client.records[number] for number in sorted(last.values())]  # compacted
+    assert read_current(client) == (4, sent(first))
 
 
 def test_a_plan_takes_over_and_is_finished_by_hand(tmp_path, monkeypatch, capsys):
@@ -266,10 +328,10 @@ def test_a_plan_takes_over_and_is_finished_by_hand(tmp_path, monkeypatch, capsys
     file = tmp_path / "plan"
     file.write_text(json.dumps(found.split(0, 1)))
     assert main(["partition", "publish", str(file), "--takeover", "0.25"]) == 0
-    assert json.loads(client.records[-1])["plan"]["takeover"] == 0.25
+    assert json.loads(client.records[-1][1])["plan"]["takeover"] == 0.25
     assert read_current(client) == (4, json.loads(json.dumps(found.split(0, 1)))), "changes by hand that follow are no takeovers"
     assert main(["partition", "finish"]) == 0
-    assert json.loads(client.records[-1]) == {"v": 1, "version": 5, "plan": json.loads(json.dumps(found.split(0, 1)))}
+    assert json.loads(client.records[-1][1]) == {"v": 1, "version": 5, "plan": json.loads(json.dumps(found.split(0, 1)))}
     assert main(["partition", "publish", str(file), "--takeover", "2"]) == main(["partition", "publish", str(file), "--takeover", "soon"]) == 2
     assert capsys.readouterr().err.count("expected a share from 0 to 1, given: ") == 2
 
@@ -289,7 +351,7 @@ def test_a_plan_that_no_record_holds_is_refused():
     plan = {**make_distributor("prefix", 2).plan(), "root": {"ranges": ranges}}
     client = FakeClient(plan)
     with pytest.raises(TopologyError, match="too large for a record.*20,000 partitions.*legal: up to 1,000,000 bytes"):
-        send_plan(client, 4, plan)
+        send_plan(client, 3, plan)
     assert len(client.records) == 3
 
 
@@ -365,8 +427,9 @@ def test_the_monitor_balances_what_has_moved(name):
         return {10 + t: int(ns) for t, ns in enumerate(state["busy"])}
 
     def send(version, plan):
-        assert version == state["version"] + 1
-        state.update(version=version, plan=json.loads(json.dumps(plan)))
+        assert version == state["version"]
+        state.update(version=version + 1, plan=json.loads(json.dumps(plan)))
+        return state["version"]
 
     told = []
     changes = watch(
@@ -393,11 +456,12 @@ def test_the_monitor_decides_again_when_another_plan_came_first():
         sent.append(version)
         if len(sent) == 1:
             raise PlanOvertakenError("another one came first")
+        return version + 1
 
     band = Band(1.5, 1.2, 1)
     band.due = lambda measured: True
     assert watch(lambda: next(busy), [1, 2], lambda: (len(sent), plan), send, band, interval_s=1, count=3, sleep=lambda s: None, report=told.append) == 2
-    assert sent == [1, 2, 3] and "another one came first" in told
+    assert sent == [0, 1, 2] and "another one came first" in told
 
 
 def sorted_terms(sample):
@@ -434,7 +498,7 @@ def test_no_change_overtakes_the_one_before():
         sleep=lambda s: None,
         report=told.append,
     )
-    assert [line for line in told if "in force" in line] == ["version 3 is not in force yet"] * 2 and [version for version, _ in sent] == [4]
+    assert [line for line in told if "in force" in line] == ["version 3 is not in force yet"] * 2 and [version for version, _ in sent] == [3]
 
 
 def test_idle_tasks_are_left_alone():
