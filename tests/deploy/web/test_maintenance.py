@@ -69,8 +69,9 @@ def test_it_rebalances_a_topology_over_storms_api(maintain, monkeypatch):
 def test_it_splits_a_partition_of_the_busiest_task_over_dskypes_api(maintain):
     kafka, source = MemoryKafka(), OneTopology()
     topics = kafka.topology()
-    run_plan(kafka, {"dskype.distributor": "agrid"}, 2)
-    source.views = [watched(view("dskype"))]
+    conf = {"dskype.distributor": "agrid"}
+    run_plan(kafka, conf, 2)
+    source.views = [watched(view("dskype"), **conf)]
     reports: WatchedReports = source.views[0].reports
     clock = [0.0]
     with UiServer(source, UiSettings(port=0, token=TOKEN), [make_extension(kafka, source)]) as server:
