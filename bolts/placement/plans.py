@@ -9,6 +9,7 @@ import numpy as np
 
 from dskype.bolts.placement.registry import Entry
 from dskype.distribution import Distributor, Placed
+from dskype.distribution.base import read_takeover
 from dskype.distribution.subscriptions import Subscription
 from dskype.spouts.columns import distinct
 from dskype.topology.groupings import RowTasks
@@ -29,41 +30,44 @@ class Takeover:
     """
 
     def __init__(self, names: Iterable[str], rest: float) -> None:
-        self._left = dict.fromkeys(names)  # a dict keeps their order, so that a restored task does the same
-        self._few = int(rest * len(self._left))
+        self._older = dict.fromkeys(names)  # a dict keeps their order, so that a restored task does the same
+        self._newer: dict[str, None] = {}  # placed by both plans; how many there are says nothing about the older ones
+        self._few = int(rest * len(self._older))
         self.in_force = False
 
     def __len__(self) -> int:
         """Return how many subscriptions are left."""
-        return len(self._left)
+        return len(self._older) + len(self._newer)
 
     @property
     def over(self) -> bool:
-        """Whether so few are left that they should move."""
-        return len(self._left) <= self._few
+        """Whether so few of the older subscriptions are left that all should move."""
+        return len(self._older) <= self._few
 
     def names(self) -> list[str]:
         """Return the subscriptions that are left, the oldest first."""
-        return list(self._left)
+        return [*self._older, *self._newer]
 
     def add(self, name: str) -> None:
-        """Record a subscription that both plans place."""
-        self._left[name] = None
+        """Record a new subscription that both plans place."""
+        self._newer[name] = None
 
     def end(self, name: str) -> None:
         """Record that a subscription has ended."""
-        self._left.pop(name, None)
+        self._older.pop(name, None)
+        self._newer.pop(name, None)
 
     def snapshot(self) -> Any:
         """Return the state as plain values."""
-        return [self.names(), self._few, self.in_force]
+        return [list(self._older), self._few, self.in_force, list(self._newer)]
 
     @classmethod
     def restored(cls, state: Any) -> Takeover:
         """Return the takeover of a snapshot."""
-        names, few, in_force = state
+        names, few, in_force, *newer = state
         found = cls(names, 0)
         found._few, found.in_force = few, in_force
+        found._newer = dict.fromkeys(newer[0] if newer else ())  # up to version 0.2.0 they were among the older ones
         return found
 
 
@@ -116,6 +120,13 @@ class Plans:
     def since(self) -> int:
         """The version of the newest plan that is in force everywhere."""
         return self.version if self._alone else self.old_version
+
+    def check(self, plan: Mapping[str, Any]) -> None:
+        """Refuse a plan that :meth:`change` would refuse.
+
+        :raises IllegalArgumentException: it is unusable.
+        """
+        self._make(read_takeover(plan)[0])
 
     def change(self, version: int, plan: Mapping[str, Any]) -> None:
         """Place by another plan from now on, and keep the routes of the one before it.

@@ -277,12 +277,22 @@ class ReplicatedPlacement(PlacementStrategy):
         self._advance_until_blocked()
 
     def enqueue_plan(self, version: int, plan: Any) -> None:
-        """Change to a plan as soon as the previous change is over. A version that is not new is ignored."""
-        if version > self._plans.newest:
-            self._plans.newest = version
-            self._plans.coming.append((version, plan))
-            self._begin_next_plan()
-            self._advance_until_blocked()  # a takeover ends
+        """Change to a plan as soon as the previous change is over. A version that is not new is ignored; a plan that is unusable changes nothing, and ends no takeover."""
+        if version <= self._plans.newest:
+            return
+        self._plans.newest = version
+        try:
+            self._plans.check(plan)
+        except IllegalArgumentException as error:
+            self._refuse_plan(version, error)
+            return
+        self._plans.coming.append((version, plan))
+        self._begin_next_plan()
+        self._advance_until_blocked()  # a takeover ends
+
+    def _refuse_plan(self, version: int, error: IllegalArgumentException) -> None:
+        self._counters["plans_refused"].inc()
+        self._collector.report_error(f"plan {version} is not used: {error}")
 
     def _begin_next_plan(self) -> None:
         plans = self._plans
@@ -291,9 +301,8 @@ class ReplicatedPlacement(PlacementStrategy):
             try:
                 plan, rest = read_takeover(plan)
                 plans.change(version, plan)
-            except IllegalArgumentException as error:
-                self._counters["plans_refused"].inc()
-                self._collector.report_error(f"plan {version} is not used: {error}")
+            except IllegalArgumentException as error:  # one that a task of version 0.2.0 had let wait
+                self._refuse_plan(version, error)
                 continue
             self._counters["plan_changes"].inc()
             names = self._registry.names()

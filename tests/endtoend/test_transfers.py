@@ -1,11 +1,13 @@
 """Moves between subscription tasks under heavy faults: boolean subscriptions go from task to task, and what is published is what the oracle says."""
 
+import itertools
 import os
 import random
 from collections import Counter
 
 import pytest
 
+from dskype.distribution import make_distributor
 from dskype.topology.config import TRANSPORTS
 from dskype.topology.simulated.faults import Faults
 
@@ -171,6 +173,51 @@ def test_a_plan_takes_over_step_by_step(summaries):
     simulation.drain(16)
     assert replicas(simulation) == [14, 0] and metric(simulation, "plan_changing") == 0 and metric(simulation, "transferred") == 16
     check(simulation)
+
+
+@pytest.mark.parametrize("damage", [{"tasks": 3}, {"zones": []}, {"takeover": 2}], ids=["tasks", "zones", "takeover"])
+def test_a_plan_that_is_refused_ends_no_takeover(damage):
+    conf = {"dskype.distributor": "hybrid", "dskype.distributor.options": {"granularity": 4, "box": SPACE}}
+    simulation = Simulation(conf, {"subscription-bolt": 2})
+    simulation.change_plan(1, zone(0))
+    simulation.drain()
+    for number in range(4):
+        lake(simulation, f"old{number}")
+    simulation.drain()
+    simulation.change_plan(2, {**zone(1), "takeover": 0})
+    simulation.drain()
+    simulation.change_plan(3, {**zone(0), **damage})
+    simulation.drain()
+    assert replicas(simulation) == [4, 0] and metric(simulation, "placed_by_old_plan") == 4
+    assert metric(simulation, "plans_refused") == 1 and metric(simulation, "plan_version") == 2
+    simulation.change_plan(4, zone(1))
+    simulation.drain(16)
+    assert replicas(simulation) == [0, 4] and metric(simulation, "plan_changing") == 0 == metric(simulation, "placed_by_old_plan")
+
+
+@pytest.mark.parametrize("distributor", ["agrid", "hybrid", "keyword"])
+def test_a_takeover_ends_when_its_older_subscriptions_are_gone_though_new_topk_ones_come(distributor):
+    """Until a plan is in force, these live by both plans; only boolean subscriptions tell that it is."""
+    options = options_of(distributor, 2)
+    simulation = Simulation({"dskype.distributor": distributor, "dskype.distributor.options": options}, {"subscription-bolt": 2, "distribution-bolt": 2})
+    found = make_distributor(distributor, 2, options)
+    numbers = itertools.count()
+
+    def topk(name):
+        simulation.subscription(name, {"type": "topk", "keywords": ["lake"], "lat": 0, "lon": 0, "k": 2, "alpha": 0.5})
+        for number in itertools.islice(numbers, 2):
+            simulation.message({"id": number, "text": "lake", "lat": number % 19 - 9, "lon": number * 7 % 19 - 9})
+        simulation.drain(4)
+
+    for number in range(6):
+        topk(f"old{number}")
+    simulation.change_plan(1, {**(found.merge if distributor == "agrid" else found.split)(0, 1), "takeover": 0.5})
+    simulation.drain()
+    for number in range(6):
+        simulation.subscription(f"old{number}", None)
+        topk(f"new{number}")
+    simulation.rest()
+    assert metric(simulation, "placed_by_old_plan") == 0 == metric(simulation, "plan_changing") and check(simulation)["final"] == 6
 
 
 def test_the_versions_of_plans_may_be_times():
