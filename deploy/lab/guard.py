@@ -12,7 +12,6 @@ import json
 import os
 import subprocess
 import sys
-import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -69,11 +68,9 @@ def earlier(revision: str | None) -> tuple[str, Path]:
     folder = _ROOT / "build" / "guard" / commit[:12]
     if not folder.exists():
         unfinished = folder.with_name(f"{folder.name}.{os.getpid()}")
-        with (
-            subprocess.Popen(["git", "archive", commit], cwd=_ROOT, stdout=subprocess.PIPE) as archive,
-            tarfile.open(fileobj=archive.stdout, mode="r|") as files,
-        ):
-            files.extractall(unfinished, filter="tar")
+        unfinished.mkdir(parents=True)
+        with subprocess.Popen(["git", "archive", commit], cwd=_ROOT, stdout=subprocess.PIPE) as archive:
+            subprocess.run(["tar", "-x", "-C", unfinished], stdin=archive.stdout, check=True)
         unfinished.rename(folder)
     return name, folder
 
