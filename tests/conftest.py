@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # started in the background: what tests start would ignore Ctrl-C, too
 
+os.environ.pop("PYTHONUNBUFFERED", None)  # programs print as on a machine where nobody has set it
+
 # Spark's JVM compiles with C1 alone. Most live for seconds, and the one of the shared cluster gets new code with each topology: C2 takes more time than it saves.
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 os.environ.setdefault("SPARK_SUBMIT_OPTS", _SHORT_LIVED)
