@@ -88,6 +88,7 @@ class Passages:
         self._window_ms = window_ms
         self._open: dict[str, deque[tuple[int, int, int, int]]] = {}  # bolt -> (watermark, oldest, newest, records)
         self._marks: dict[str, dict[int, int | None]] = {}
+        self._reached: dict[str, tuple[int, int]] = {}  # bolt -> its watermark, and when it first reported it
         self._sent: dict[int, int] = {}  # task of a spout -> its watermark
         self._recent: deque[tuple[int, int, int, int]] = deque(maxlen=1000)
         self.passed: dict[str, deque[Passage]] = {}
@@ -98,7 +99,8 @@ class Passages:
         """Passages before this time are not counted in ``buckets``."""
 
     def add_report(self, record: Mapping[str, Any]) -> None:
-        """Add a statistics record."""
+        """Add a statistics record. That of a spout may come behind those of bolts which have passed its watermark already."""
+        arrived = False
         for task in record["tasks"]:
             mark, is_spout = task.get("watermark"), "pulse" in task
             if not is_spout:
@@ -108,19 +110,29 @@ class Passages:
                 if task.get("arrivals"):
                     entry = (mark, *task["arrivals"])
                     self._recent.append(entry)
+                    arrived = True
                     for waiting in self._open.values():
                         waiting.append(entry)
         if record["component"] in self._marks:
-            self._pass(record["component"], record["time_ms"])
+            self._reach(record["component"], record["time_ms"])
+        elif arrived:
+            for component in self._open:
+                self._pass(component)
 
-    def _pass(self, component: str, time_ms: int) -> None:
+    def _reach(self, component: str, time_ms: int) -> None:
         marks = self._marks[component].values()
         if any(mark is None for mark in marks):
             return
         low = min(marks)
-        if component not in self._open:  # when it passed earlier watermarks is not known
+        if component not in self._reached or self._reached[component][0] != low:
+            self._reached[component] = low, time_ms
+        if component in self._open:
+            self._pass(component)
+        else:  # when it passed earlier watermarks is not known
             self._open[component] = deque(entry for entry in self._recent if entry[0] > low)
-            return
+
+    def _pass(self, component: str) -> None:
+        low, time_ms = self._reached[component]
         waiting, passed = self._open[component], self.passed.setdefault(component, deque())
         while waiting and waiting[0][0] <= low:
             _, oldest, newest, n = waiting.popleft()

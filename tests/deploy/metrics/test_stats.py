@@ -94,6 +94,19 @@ def test_records_have_passed_a_bolt_when_all_of_its_tasks_have_their_watermark()
     assert passages.quantiles("bolt", 1501) == (0, [None, None])
 
 
+def test_a_bolt_may_have_reported_a_watermark_before_the_spout_does() -> None:
+    """Latency is known as soon as both have, and is not longer than until the bolt's report."""
+    passages = Passages(60_000)
+    passages.add_report(_report("bolt", 900, t2={"watermark": -1}))
+    passages.add_report(_report("bolt", 1000, t2={"watermark": 9}))
+    passages.add_report(_report("bolt", 1050, t2={"watermark": 9}))
+    passages.add_report(_report("spout", 1100, t1={"pulse": 1, "watermark": 9, "arrivals": [600, 800, 10]}))
+    assert list(passages.passed["bolt"]) == [Passage(1000, 200, 400, 10)]
+    passages.add_report(_report("spout", 1200, t1={"pulse": 1, "watermark": 19, "arrivals": [1150, 1150, 10]}))
+    passages.add_report(_report("bolt", 1300, t2={"watermark": 19}))
+    assert list(passages.passed["bolt"])[1:] == [Passage(1300, 150, 150, 10)]
+
+
 def test_records_of_a_batch_are_spread_between_the_first_and_the_last() -> None:
     passage = Passage(0, 100, 300, 1000)
     assert [passage.within(ms) for ms in (99, 100, 200, 299.9, 300)] == [0, 0, 500, 999, 1000]
