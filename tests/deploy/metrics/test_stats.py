@@ -528,7 +528,10 @@ def running(cluster: Any, name: str, bootstrap_servers: str) -> Iterator[str]:
                 handle.backend.wait_until(lambda stats: all(stats.tasks.get(task, {}).get("watermark") is not None for task in bolts), 60)
         producer.send(topics.messages, value=b"{")
         producer.close()
-        handle.backend.wait_until(lambda stats: stats.total("sink", "executed", "relay/matching") == 400, 60)
+        tasks = [task for component in ("spout", "relay", "sink") for task in handle.backend.plan.component_tasks(component)]
+        handle.backend.wait_until(
+            lambda stats: stats.total("sink", "executed", "relay/matching") == 400 and len({stats.tasks[task]["watermark"] for task in tasks}) == 1, 60
+        )
         yield name
 
 
