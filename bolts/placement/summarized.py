@@ -112,8 +112,10 @@ class SummarizedPlacement(PlacementStrategy):
     # -- subscriptions ------------------------------------------------------------------------------------------------
 
     def has_room(self, name: str, limit: int) -> bool:
-        """Tell whether fewer than ``limit`` subscriptions are registered or held, or this one is."""
-        return self._replicated.has_room(name, limit - len(self._registrations)) or name in self._registrations
+        """Tell whether fewer than ``limit`` subscriptions are registered or held, or this one is; O(1), near the limit O(held)."""
+        if name in self._registrations or self._replicated.has_room(name, limit - len(self._registrations)):
+            return True
+        return self._replicated.has_room(name, limit - sum(not self._registry.has(held) for held in self._registrations))  # some replace a registered one
 
     def register(self, name: str, registration: str, subscription: Subscription) -> None:
         """Place a subscription as soon as its pairs are settled."""

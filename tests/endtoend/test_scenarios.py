@@ -624,3 +624,19 @@ def test_a_task_that_is_full_refuses_new_subscriptions_and_goes_on_with_the_othe
     report = verify(inputs, Settings.from_conf(simulation.conf), final=True)
     assert report.ok, report.as_text(3)
     assert report.notes["subscriptions that were refused because a task was full"] == 3
+
+
+@pytest.mark.parametrize("summaries", [False, True])
+def test_registrations_that_replace_others_take_no_room_while_they_are_held(summaries):
+    options = options_of("hybrid", 2) | {"summaries": summaries}
+    simulation = Simulation({"dskype.distributor": "hybrid", "dskype.distributor.options": options, "dskype.limits.subscriptions": 4}, {"distribution-bolt": 1})
+    for id in "abc":
+        simulation.subscription(id, FILTER)
+    simulation.message(message("lake"))
+    simulation.drain()
+    for id in "abc":
+        simulation.subscription(id, {**FILTER, "expression": f"word-{id}"})  # of which no task knows yet that it is wanted
+    simulation.subscription("d", FILTER)
+    simulation.subscription("full", FILTER)
+    simulation.drain()
+    assert metric(simulation, "registered") == 4 and [record.key for record in simulation.sim.dead_letters()] == [b"full"]
