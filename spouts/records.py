@@ -60,6 +60,8 @@ __all__ = [
 
 PLAN_BYTES_MAX = 1_000_000
 """The most bytes of a plan in a record. Brokers accept records of up to 1 MiB by default, including headers."""
+PLAN_VERSION_MAX = 9007199254740991
+"""The highest version of a plan: JavaScript has no higher integers without gaps."""
 
 
 @dataclass(frozen=True)
@@ -322,8 +324,8 @@ def parse_plan(value: bytes | None) -> tuple[int, dict[str, Any]]:
     if record.get("v") != 1:
         _refuse("invalid-plan", "Expected a plan in the format 'v'", record, "v", "1")
     version, plan = record.get("version"), record.get("plan")
-    if type(version) is not int or not 0 < version < 9007199254740992:
-        _refuse("invalid-plan", "Expected the 'version' of a plan", record, "version", "an integer from 1 to 9007199254740991")
+    if type(version) is not int or not 0 < version <= PLAN_VERSION_MAX:
+        _refuse("invalid-plan", "Expected the 'version' of a plan", record, "version", f"an integer from 1 to {PLAN_VERSION_MAX}")
     if type(plan) is not dict:
         _refuse("invalid-plan", "Expected 'plan' as a JSON object", record, "plan")
     return version, plan

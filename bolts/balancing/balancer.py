@@ -18,7 +18,7 @@ from dskype.bolts.placement.epochs import Epochs
 from dskype.bolts.protocol.balance import BalanceMessage, PartitionMap
 from dskype.distribution.subscriptions import Subscription
 from dskype.spouts.batch import MessageBatch
-from dskype.spouts.records import PLAN_BYTES_MAX
+from dskype.spouts.records import PLAN_BYTES_MAX, PLAN_VERSION_MAX
 from dskype.spouts.settings import BalanceSettings
 
 __all__ = ["Balancer"]
@@ -83,6 +83,9 @@ class Balancer(ABC):
 
     def _propose(self, plan: Mapping[str, Any]) -> bool:
         """Write a plan, unless it is too large for a record; return whether it was written."""
+        if self._plans.newest >= PLAN_VERSION_MAX:
+            self._epochs.collector.report_error(f"a plan is not used: version {self._plans.newest} is the highest")
+            return False
         value = json.dumps({"v": 1, "version": self._plans.newest + 1, "plan": plan}, separators=(",", ":")).encode()
         if len(value) > PLAN_BYTES_MAX:
             self._epochs.collector.report_error(f"a plan of {len(value):,} bytes is too large for a record, and is not used")

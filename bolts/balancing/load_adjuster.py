@@ -68,6 +68,7 @@ class LoadAdjuster(Balancer):
         self._context = context
         self._making: tuple[Result, Callable[[dict[str, Any]], bool]] | None = None  # a plan that is being made, and what decides about it
         self._making_since = 0  # round
+        self._moving = False  # whether subscriptions moved when it was last asked
         self._counters = {name: context.register_counter(name) for name in ("balance_moved", "balance_takeovers", "balance_refusals")}
 
     def _distributor(self) -> HybridDistributor:
@@ -177,6 +178,10 @@ class LoadAdjuster(Balancer):
 
     def advance(self) -> None:
         """Tell the subscription tasks which plan is in force when a change is over, and write a plan that has been made. To be called after every batch."""
+        if self._moving and not self._changing() and self._plans.version == self._announced:  # a takeover is over: reports were about two plans
+            self._rest_until = self._round + self._settings.rest_periods
+            self._begin_plan()
+        self._moving = self._changing()
         super().advance()
         self._collect()
 
@@ -245,3 +250,4 @@ class LoadAdjuster(Balancer):
         self._reports = {report.task: report for report in (LoadReport(*report) for report in state["reports"])}
         self._strained, self._repartition_at = state["strained"], state["repartition_at"]
         self._adjust_from, self._wait = state["adjust"]
+        self._moving = self._changing()

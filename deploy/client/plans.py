@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dskype.distribution import DISTRIBUTORS, HasPartitions, distributor_of_plan, make_distributor, start_distributor
 from dskype.distribution.base import TAKEOVER, read_takeover
 from dskype.distribution.methods.partitioned import Partitioned
-from dskype.spouts.records import PLAN_BYTES_MAX, RecordError, parse_plan
+from dskype.spouts.records import PLAN_BYTES_MAX, PLAN_VERSION_MAX, RecordError, parse_plan
 from dskype.spouts.settings import Settings
 from dskype.spouts.topics import PLAN_KEY
 from dskype.spouts.vocabulary import Vocabulary
@@ -22,6 +22,7 @@ __all__ = [
     "PlanOvertakenError",
     "component_tasks",
     "distributor_of",
+    "fitting",
     "is_usable",
     "parse_record",
     "partitioned",
@@ -71,12 +72,14 @@ def _checked(plan: Mapping[str, Any], kind: type, problem: str) -> Any:
     return found
 
 
-def is_usable(settings: Settings, tasks: int, plan: Mapping[str, Any]) -> bool:
+def is_usable(settings: Settings, tasks: Any, plan: Mapping[str, Any]) -> bool:
     """Tell whether a topology uses a plan. It refuses others, and goes on with the plan before them.
 
     :param settings: of the topology.
     :param tasks: of its subscription bolt.
     """
+    if type(tasks) is not int or tasks < 1:
+        return False
     try:
         distributor_of_plan(settings, tasks, read_takeover(plan)[0])
     except IllegalArgumentException:
@@ -118,8 +121,17 @@ def _arrived(client: Any) -> list[tuple[int, dict[str, Any]]]:
 def _in_force(client: Any, arrived: Sequence[tuple[int, dict[str, Any]]]) -> tuple[int, dict[str, Any] | None]:
     if not arrived:
         return 0, None
-    tasks = _tasks(client.running())
-    return next(((version, plan) for version, plan in reversed(arrived) if is_usable(client.settings, tasks or plan.get("tasks"), plan)), (0, None))
+    fits = fitting(client)
+    return next(((version, plan) for version, plan in reversed(arrived) if fits(plan)), (0, None))
+
+
+def fitting(client: Any) -> Callable[[Mapping[str, Any]], bool]:
+    """Return a function that tells whether the running topology uses a plan.
+
+    :param client: a ``PubSub``.
+    """
+    settings, tasks = client.settings, _tasks(client.running())
+    return lambda plan: is_usable(settings, plan.get("tasks") if tasks is None else tasks, plan)
 
 
 def _tasks(record: Mapping[str, Any] | None) -> int | None:
@@ -192,6 +204,10 @@ def send_plan(client: Any, replaced: int, plan: Mapping[str, Any]) -> int:
             hint=_AGAIN,
         )
     version = max([replaced, *(seen for seen, _ in arrived)]) + 1
+    if version > PLAN_VERSION_MAX:
+        raise TopologyError(
+            "The topic of plans has had the highest version.", given=version, legal=f"up to {PLAN_VERSION_MAX}", hint="start the topology with another name"
+        )
     value = json.dumps({"v": 1, "version": version, "plan": plan}, separators=(",", ":")).encode()
     if len(value) > PLAN_BYTES_MAX:
         raise TopologyError(

@@ -331,7 +331,7 @@ class FaultyTopology(SimulatedTopology):
             return
         if rng.random() < 0.1:
             self._late += [record for record in stale.unwritten if rng.random() < 0.5]
-            del self._stale[component]
+            self._stale.pop(component, None)
             return
         for record in stale.unwritten:
             self._write_stale(record)
@@ -340,7 +340,7 @@ class FaultyTopology(SimulatedTopology):
         try:
             records = self._batch_records(ranges)
         except LostInputError:  # its successor is ahead of it
-            del self._stale[component]
+            self._stale.pop(component, None)
             return
         try:
             stale.unwritten = self._handle(stale.query, records)  # its successor waits until it reports no more
@@ -351,7 +351,7 @@ class FaultyTopology(SimulatedTopology):
             stale.query.executors.clear()
         except FencedError:
             self._count("fenced")
-            del self._stale[component]
+            self._stale.pop(component, None)  # another one that ran within its batch may have removed it
 
     def _cut(self, query: SimulatedQuery) -> dict[tuple[str, int], tuple[int, int]]:
         """Return the ranges of a batch: all or a part of the available records."""

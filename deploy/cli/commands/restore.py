@@ -30,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Send the messages, wait until they are processed, and send the plan and the subscriptions."""
     from dskype.deploy.client.backup import differences, read_backup
+    from dskype.deploy.client.plans import fitting
     from dskype.deploy.client.records import rest_of_life
     from dskype.topology.errors import IllegalArgumentException, TopologyError
 
@@ -54,6 +55,9 @@ def run(args: argparse.Namespace) -> int:
             client.flush()
             _await_processed(client, args.wait)
         for line in rest:
+            if "plan" in line and not fitting(client)(line["plan"]):
+                say("warning: the topology cannot use the plan of the backup, which is left out: it is for another distributor or another number of tasks")
+                continue
             if "plan" in line:
                 value = json.dumps({"v": 1, "version": line["version"], "plan": line["plan"]}, separators=(",", ":")).encode()
                 sending.send(None, partial(client.send_plan, value))

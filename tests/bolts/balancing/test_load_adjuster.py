@@ -20,6 +20,7 @@ from dskype.distribution import make_distributor
 from dskype.distribution.hybrid.distributor import HybridDistributor
 from dskype.distribution.subscriptions import BooleanSubscription
 from dskype.spouts.batch import Details, MessageBatch
+from dskype.spouts.records import PLAN_VERSION_MAX
 from dskype.spouts.settings import Settings
 from dskype.topology.background import BackgroundError, run_at_once
 from dskype.topology.context import Counter
@@ -206,6 +207,24 @@ def test_a_plan_that_no_record_holds_is_not_written(monkeypatch):
     world = World()
     assert not any(world.round(UNEVEN) for _ in range(3))
     assert "too large for a record" in world.collector.errors[0] and not world.count("balance_decisions") and world.count("balance_refusals") == 1
+
+
+def test_a_takeover_that_is_over_is_followed_by_rest():
+    world = World(rest_periods=3)
+    assert not any(world.round(EVEN) for _ in range(6))
+    world.follow({"version": 1, "plan": world.plans.present.split(0, 1)}, Takeover(["s0"], 0))
+    assert not any(world.round(UNEVEN) for _ in range(6))
+    world.plans.takeover = None  # few are left, and move
+    assert not any(world.round(UNEVEN) for _ in range(2))
+    world.plans.old = None
+    world.adjuster.advance()  # at the end of the batch with which the change ended
+    assert [bool(world.round(UNEVEN)) for _ in range(5)] == [False] * 4 + [True]
+
+
+def test_the_highest_version_has_no_successor():
+    world = World()
+    world.plans.newest = PLAN_VERSION_MAX
+    assert not any(world.round(UNEVEN) for _ in range(6)) and "is the highest" in world.collector.errors[0]
 
 
 # -- plans that are made in the background --------------------------------------------------------

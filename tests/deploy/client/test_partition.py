@@ -16,6 +16,7 @@ from dskype.deploy.client.plans import PlanOvertakenError, plan_in_force, read_c
 from dskype.distribution import distributor_class, make_distributor, read_plan
 from dskype.distribution.hybrid.loads import LoadModel
 from dskype.distribution.methods.partitioned import measure
+from dskype.spouts.records import PLAN_VERSION_MAX
 from dskype.spouts.settings import Settings
 from dskype.topology.errors import IllegalArgumentException, TopologyError
 from tests.distribution import worlds
@@ -278,6 +279,24 @@ def test_a_plan_that_the_topology_refuses_is_not_in_force_and_its_number_is_not_
     (tmp_path / "plan").write_text(json.dumps(found.split(0, 2)))
     client.add(6, refused)
     assert main(["partition", "publish", str(tmp_path / "plan")]) == 0 and read_current(client) == (7, sent(found.split(0, 2)))
+
+
+def test_a_change_of_a_plan_from_a_file_has_to_fit_the_topology(tmp_path, monkeypatch, capsys):
+    client = FakeClient(make_distributor("prefix", 3).plan())
+    monkeypatch.setattr(partition, "open_client", lambda args: nullcontext(client))
+    (tmp_path / "plan").write_text(json.dumps(make_distributor("prefix", 4).plan()))
+    for arguments in (["split", "0", "1", "--publish", "--plan"], ["publish"]):
+        assert main(["partition", *arguments, str(tmp_path / "plan")]) == 1
+        assert "does not fit the running topology. given: 'tasks 4'; legal: 3" in capsys.readouterr().err
+    assert len(client.records) == 3
+
+
+def test_behind_the_highest_version_no_plan_is_sent():
+    found = make_distributor("prefix", 3)
+    client = FakeClient(found.plan())
+    client.add(PLAN_VERSION_MAX, found.plan())
+    with pytest.raises(TopologyError, match="highest version"):
+        send_plan(client, PLAN_VERSION_MAX, found.split(0, 1))
 
 
 def test_where_the_number_of_tasks_is_not_known_a_plan_may_be_for_any():
