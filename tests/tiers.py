@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import tempfile
 import time
@@ -34,6 +35,8 @@ TIERS = {
 
 _LAB = "tests/deploy/lab/"
 """Tests below this folder are those of the laboratory."""
+
+_NOT_FAST = re.compile(r"^pytestmark = pytest\.mark\.(long|product|lab)\b", re.MULTILINE)
 
 _STARTERS = frozenset({"broker", "bootstrap_servers", "cluster", "window"})
 """Fixtures that start a broker, Spark or a browser."""
@@ -103,6 +106,11 @@ def tier_of(item: pytest.Item) -> str:
     if item.get_closest_marker("lab") or item.nodeid.startswith(_LAB) or any(_compares(value, _baselines(item.module)) for value in parameters):
         return "lab"
     return "product" if item.get_closest_marker("product") or item.get_closest_marker("long") or _STARTERS & _fixtures(item) else "fast"
+
+
+def has_no_fast_test(file: Path) -> bool:
+    """Tell from the text of a file of tests whether none of them is ``fast``, so that ``-m fast`` need not import it."""
+    return _LAB in file.as_posix() or _NOT_FAST.search(file.read_text(encoding="utf-8")) is not None
 
 
 def seeds(count: int) -> list[Any]:
