@@ -23,8 +23,9 @@ pytestmark = pytest.mark.product
 @pytest.fixture
 def stage(kafka, source, served):
     """A topology with messages, a subscription and measurements."""
-    run_plan(kafka, {"dskype.distributor": "agrid", "dskype.attributes": {"price": "number"}}, 3)
-    source.views = [watched(view("dskype", 3))]
+    conf = {"dskype.distributor": "agrid", "dskype.attributes": {"price": "number"}}
+    run_plan(kafka, conf, 3)
+    source.views = [watched(view("dskype", 3), **conf)]
     for end_ms in (now_ms() - 86_400_000, now_ms()):
         run_for(source.views[0].reports, 70, end_ms)
     topics = kafka.topology()

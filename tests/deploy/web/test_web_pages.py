@@ -408,8 +408,9 @@ def test_the_page_of_loads_shows_a_topology_that_starts_later_and_its_new_plans(
     source.views = []
     browser.open(f"{served.url}dskype/load.html")
     browser.wait("document.querySelector('#problem').innerText.includes('No DSkype topology runs.')")
-    run_plan(kafka, {"dskype.distributor": "agrid"})
-    source.views = [watched(view("dskype"))]
+    conf = {"dskype.distributor": "agrid"}
+    run_plan(kafka, conf)
+    source.views = [watched(view("dskype"), **conf)]
     browser.wait("document.querySelector('#plan img')?.src.endsWith('version=1')")
     plan = get(served, "partitions")
     assert post(served, "partitions/split", {"partition": 0, "task": 1, "version": plan["version"]})[0] == 200
@@ -481,8 +482,9 @@ def test_lines_of_results_stay_while_newer_ones_come_and_fifty_are_shown(browser
 
 @pytest.mark.product
 def test_a_phone_can_use_the_pages_and_everything_comes_from_their_server(served, kafka, source, tmp_path):
-    run_plan(kafka, {"dskype.distributor": "location"})
-    source.views = [watched(view("dskype"))]
+    conf = {"dskype.distributor": "location"}
+    run_plan(kafka, conf)
+    source.views = [watched(view("dskype"), **conf)]
     run_for(source.views[0].reports, 30, now_ms())
     phone = Browser(tmp_path, (390, 800))
     try:
