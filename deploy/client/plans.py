@@ -168,9 +168,9 @@ def read_version(client: Any, version: int) -> dict[str, Any] | None:
 
 
 def _start_plan(client: Any) -> dict[str, Any]:
-    settings = client.settings
+    settings, tasks = client.settings, _tasks(client.running())
     vocabulary = Vocabulary.load(settings.vocabulary, settings.analyzer()) if settings.vocabulary else Vocabulary.empty()
-    return start_distributor(settings, len(component_tasks(client)), vocabulary).plan()
+    return start_distributor(settings, len(component_tasks(client)) if tasks is None else tasks, vocabulary).plan()
 
 
 def component_tasks(client: Any, component: str = SUBSCRIPTION_BOLT) -> list[int]:

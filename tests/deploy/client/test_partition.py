@@ -299,6 +299,12 @@ def test_behind_the_highest_version_no_plan_is_sent():
         send_plan(client, PLAN_VERSION_MAX, found.split(0, 1))
 
 
+def test_the_plan_of_the_start_is_known_before_a_task_has_reported():
+    client = FakeClient(make_distributor("prefix", 3).plan())
+    client.records = []
+    assert read_current(client) == (0, make_distributor("prefix", 3).plan())
+
+
 def test_where_the_number_of_tasks_is_not_known_a_plan_may_be_for_any():
     client = FakeClient(make_distributor("prefix", 3).plan())
     client.tasks = None
