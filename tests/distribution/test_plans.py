@@ -371,3 +371,15 @@ def test_a_plan_balances_subscriptions_that_no_word_leads_to(name, written):
         sum(leads[task][kinds == wanted[i]].sum() for i in range(2000) if task in placed.tasks[placed.offsets[i] : placed.offsets[i + 1]]) for task in range(4)
     ]
     assert max(loads) <= 1.15 * np.mean(loads), loads
+
+
+@pytest.mark.parametrize(
+    ("name", "change"), [("agrid", ("partitions", 0, "load")), ("hybrid", ("zones", 0, "load")), ("keyword", ("root", "ranges", 1, "from"))]
+)
+def test_a_number_that_no_array_holds_is_refused(name, change):
+    plan = at = json.loads(json.dumps(make_distributor(name, 2).plan()))
+    for step in change[:-1]:
+        at = at[step]
+    at[change[-1]] = 10**400
+    with pytest.raises(IllegalArgumentException, match="too large|damaged|not usable"):
+        make_distributor(name, 2, None, plan)
