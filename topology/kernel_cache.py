@@ -17,8 +17,8 @@ numba also numbers the functions that a process compiles, and their names in mac
 may have a function of its own with the same name, for example a part of ``argsort`` where the kernel has that part of ``sort``: the loader then takes the one that is there,
 and the kernel is wrong without a word. Here each process begins with a number of its own.
 
-Processes that need the same kernel at the same time would all compile it. Here one of them compiles it, and the others wait and load it. Who loads one also has its lock, because that is cheaper than
-to look twice; the others load it at the same time.
+Processes that need the same kernel at the same time would all compile it. Here one of them compiles it, and the others wait and load it. A process that only loads it takes
+the lock, too, because that costs less than to look into the cache twice; the others do not wait for it.
 
 What a kernel calls is compiled no further than the kernel needs: see :mod:`dskype.topology.kernel_parts`.
 """

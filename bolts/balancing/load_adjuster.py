@@ -68,7 +68,7 @@ class LoadAdjuster(Balancer):
         self._context = context
         self._making: tuple[Result, Callable[[dict[str, Any]], bool]] | None = None  # a plan that is being made, and what decides about it
         self._making_since = 0  # round
-        self._moving = False  # whether subscriptions moved when it was last asked
+        self._moving = False  # whether subscriptions were moving at the end of the last batch
         self._counters = {name: context.register_counter(name) for name in ("balance_moved", "balance_takeovers", "balance_refusals")}
 
     def _distributor(self) -> HybridDistributor:

@@ -121,12 +121,12 @@ class Plans:
         """The version of the newest plan that is in force everywhere."""
         return self.version if self._alone else self.old_version
 
-    def check(self, plan: Mapping[str, Any]) -> None:
-        """Refuse a plan that :meth:`change` would refuse.
+    def check(self, plan: Mapping[str, Any]) -> Distributor:
+        """Return the distributor of a plan. As long as somebody keeps it, :meth:`change` need not make it again.
 
-        :raises IllegalArgumentException: it is unusable.
+        :raises IllegalArgumentException: the plan is unusable.
         """
-        self._make(read_takeover(plan)[0])
+        return self._make(read_takeover(plan)[0])
 
     def change(self, version: int, plan: Mapping[str, Any]) -> None:
         """Place by another plan from now on, and keep the routes of the one before it.

@@ -282,12 +282,13 @@ class ReplicatedPlacement(PlacementStrategy):
             return
         self._plans.newest = version
         try:
-            self._plans.check(plan)
+            kept = self._plans.check(plan)
         except IllegalArgumentException as error:
             self._refuse_plan(version, error)
             return
         self._plans.coming.append((version, plan))
         self._begin_next_plan()
+        del kept  # until here, so that it is made once
         self._advance_until_blocked()  # a takeover ends
 
     def _refuse_plan(self, version: int, error: IllegalArgumentException) -> None:

@@ -330,7 +330,7 @@ def _change(args: argparse.Namespace, change: Callable[[HasPartitions, Any], dic
         with open_client(args) as client:
             version, plan = read_current(client)
             if args.plan is not None:
-                plan = _fitting(read_plan(args.plan), plan)
+                plan = _require_fitting(read_plan(args.plan), plan)
             plan = change(with_partitions(plan), _sample(args, client.settings) if hasattr(args, "messages") else None)
             if args.publish:
                 say(f"version {send_plan(client, version, plan)} is sent to {client.name}")
@@ -341,7 +341,7 @@ def _change(args: argparse.Namespace, change: Callable[[HasPartitions, Any], dic
     return 0
 
 
-def _fitting(plan: dict[str, Any], current: Mapping[str, Any]) -> dict[str, Any]:
+def _require_fitting(plan: dict[str, Any], current: Mapping[str, Any]) -> dict[str, Any]:
     """Return a plan that is to take the place of the current one.
 
     :raises IllegalArgumentException: the topology would refuse it.
@@ -395,7 +395,7 @@ def _publish(args: argparse.Namespace) -> int:
     plan = read_plan(args.plan)
     with open_client(args) as client:
         version, current = read_current(client)
-        distributor_of(_fitting(plan, current))
+        distributor_of(_require_fitting(plan, current))
         sent = send_plan(client, version, plan if args.takeover is None else {**plan, TAKEOVER: args.takeover})
         say(f"version {sent} is sent to {client.name}")
     return 0
