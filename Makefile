@@ -33,6 +33,7 @@ HUGE_PAGES := PYTHONMALLOC=malloc GLIBC_TUNABLES=glibc.malloc.hugetlb=1
 
 VENV := .venv
 BIN := $(VENV)/bin
+RUNS := $(VENV)/.runs
 INSTALLED := $(VENV)/.installed
 TOPOLOGY ?= deploy/topologies/wordcount.yaml
 SECONDS_TO_RUN ?= 40
@@ -51,14 +52,18 @@ help: ## List the targets
 	@echo "usage: make TARGET"
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1	\2/p' $(MAKEFILE_LIST) | expand -t 16
 
-setup: $(INSTALLED) ## Make the environment in .venv, fetch the jars and compile the kernels
+setup: $(INSTALLED) ## Make the environment in .venv, with all tools, fetch the jars and compile the kernels
 	@$(BIN)/python -P -m dskype.deploy.cli.prepare
 
-run: setup ## Publish and subscribe on the world's places, live, on Spark and a Kafka broker of its own
+# A start without Spark's class archive takes a few seconds more; to write it takes as long as all packages. So people see results first.
+run: $(RUNS) ## Publish and subscribe on the world's places, live, on Spark and a Kafka broker of its own
+	@$(BIN)/python -P -m dskype.deploy.cli.prepare --first
 	@mkdir -p build
 	@$(BIN)/dskype demo --picture build/map.svg $(DEMO_ARGS)
+	@$(BIN)/python -P -m dskype.deploy.cli.prepare
 
-topology: setup ## Run a Flux topology (TOPOLOGY=...), by default the word count
+topology: $(RUNS) ## Run a Flux topology (TOPOLOGY=...), by default the word count
+	@$(BIN)/python -P -m dskype.deploy.cli.prepare --first
 	@$(BIN)/dskype local $(TOPOLOGY) --local-ttl $(SECONDS_TO_RUN)
 
 docs: $(INSTALLED) ## Build the documents as a site, in build/site
@@ -108,7 +113,7 @@ attack: setup ## Attack running servers as a stranger would, and print what it c
 sbom: $(INSTALLED) ## Write build/sbom.cdx.json, which names everything of others that is locked or vendored (CycloneDX)
 	@mkdir -p build && $(BIN)/python -P -m dskype.deploy.lab.sbom build/sbom.cdx.json && echo 'written: build/sbom.cdx.json'
 
-doctor: $(INSTALLED) ## Check Java, Python, jars, folders, ports and the broker
+doctor: $(RUNS) ## Check Java, Python, jars, folders, ports and the broker
 	@$(BIN)/dskype doctor
 
 compose-up: ## Build the image, and start Kafka, Spark, DSkype, Prometheus and Grafana in containers (HA=1: three brokers, two drivers)
@@ -127,8 +132,13 @@ clean: ## Remove the environment and build output; the cache folder with the jar
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The first Python that is new enough makes the environment. Without the stamp .installed it is incomplete, and installed again.
-$(INSTALLED): setup.cfg pyproject.toml requirements.lock
+# To run needs half of the packages; tools for tests, checks and documents come when a target needs them.
+$(RUNS): EXTRAS := spark,demo,ui
+$(INSTALLED): EXTRAS := spark,demo,ui,test,check,docs
+
+# The first Python that is new enough makes the environment. Without its stamp, .runs or .installed, it is incomplete, and installed again.
+# PySpark comes as source, and pip builds a wheel of it: to compress 450 MB of jars again takes longer than all the rest.
+$(RUNS) $(INSTALLED): setup.cfg pyproject.toml requirements.lock
 	@set -e; \
 	if [ -z "$$JAVA_HOME" ] && ! command -v java >/dev/null 2>&1; then \
 	  echo "error: expected Java 17 or newer, given: no java on PATH and no JAVA_HOME" >&2; \
@@ -147,11 +157,12 @@ $(INSTALLED): setup.cfg pyproject.toml requirements.lock
 	if [ ! -x $(BIN)/python ] || ! $(BIN)/python -m pip --version >/dev/null 2>&1; then \
 	  echo "making $(VENV) with $$found ($$v)"; rm -rf $(VENV); "$$found" -m venv $(VENV); fi; \
 	echo "installing dskype and what it needs into $(VENV)"; began=`date +%s`; \
+	printf '[bdist_wheel]\ncompression = stored\n' > $(VENV)/wheels.cfg; export DIST_EXTRA_CONFIG="$$PWD/$(VENV)/wheels.cfg"; \
 	pip="$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile"; \
 	if [ -n "$(LOCKED)" ]; then \
 	  sed -n '/^setuptools==/,/[^\\]$$/p' requirements.lock > $(VENV)/build.lock; \
 	  $$pip --require-hashes -r $(VENV)/build.lock; \
 	  $$pip --require-hashes --no-build-isolation -r requirements.lock; \
 	  $$pip --no-deps --no-build-isolation -e .; \
-	else $$pip -e '.[spark,demo,test,check,docs]'; fi; \
-	echo "installed after $$((`date +%s` - began)) s"; touch $@
+	else $$pip -e '.[$(EXTRAS)]'; fi; \
+	echo "installed after $$((`date +%s` - began)) s"; touch $(RUNS) $(if $(LOCKED),$(INSTALLED),$@)

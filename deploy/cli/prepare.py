@@ -1,7 +1,7 @@
 """Fetch the jars, write the class archives of the broker and of Spark, and compile the kernels meanwhile: ``python -m dskype.deploy.cli.prepare``.
 
 Kernels need minutes of one or two cores. Downloads mostly wait, and class archives come from JVMs that run one after the other, so both fit beside them.
-At the end, each step is printed with its time.
+At the end, each step is printed with its time. With ``--first`` only what a first run needs is done: Spark's class archive comes later.
 """
 
 from __future__ import annotations
@@ -56,8 +56,11 @@ class Steps:
         return ", ".join(f"{name} {took_s:.0f} s" for name, took_s in self._took_s.items() if took_s >= 1)
 
 
-def main() -> int:
-    """Prepare, with progress on standard error; return the exit code."""
+def main(first: bool = False) -> int:
+    """Prepare, with progress on standard error; return the exit code.
+
+    :param first: leave out the class archive of Spark, which makes later starts faster.
+    """
     progress = Progress(2, at_once=True)
     steps = Steps(progress)
     failed: list[Exception] = []
@@ -75,7 +78,8 @@ def main() -> int:
     try:
         steps.run("jars", lambda tell: jars.fetch(progress=lambda p: tell(str(p))))
         steps.run("class archive of the broker", prepare)
-        steps.run("class archive of Spark", write_archive)
+        if not first:
+            steps.run("class archive of Spark", write_archive)
         compiler.join()
     except DeployError as e:
         failed.insert(0, e)
@@ -92,4 +96,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(first=sys.argv[1:] == ["--first"]))

@@ -60,7 +60,7 @@ def test_what_runs_topologies_comes_with_the_extra_spark_and_those_that_bring_it
     for extra in names.keys() - {"spark"}:
         assert not names[extra] & names["spark"], extra
     makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
-    assert "-e '.[spark," in makefile and "--extra spark" in makefile
+    assert makefile.count("EXTRAS := spark,") == 2 and "-e '.[$(EXTRAS)]'" in makefile and "--extra spark" in makefile
 
 
 def test_no_committed_text_of_ours_names_a_jar_repository() -> None:
