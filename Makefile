@@ -158,7 +158,7 @@ $(RUNS) $(INSTALLED): setup.cfg pyproject.toml requirements.lock
 	  echo "making $(VENV) with $$found ($$v)"; rm -rf $(VENV); "$$found" -m venv $(VENV); fi; \
 	echo "installing dskype and what it needs into $(VENV)"; began=`date +%s`; \
 	printf '[bdist_wheel]\ncompression = stored\n' > $(VENV)/wheels.cfg; export DIST_EXTRA_CONFIG="$$PWD/$(VENV)/wheels.cfg"; \
-	pip="$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile"; \
+	pip="$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --use-pep517"; \
 	if [ -n "$(LOCKED)" ]; then \
 	  sed -n '/^setuptools==/,/[^\\]$$/p' requirements.lock > $(VENV)/build.lock; \
 	  $$pip --require-hashes -r $(VENV)/build.lock; \
