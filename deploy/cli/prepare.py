@@ -1,7 +1,7 @@
 """Fetch the jars, write the class archives of the broker and of Spark, and compile the kernels meanwhile: ``python -m dskype.deploy.cli.prepare``.
 
 Kernels need minutes of one or two cores. Downloads mostly wait, and class archives come from JVMs that run one after the other, so both fit beside them.
-At the end, each step is printed with its time. With ``--first`` only what a first run needs is done: Spark's class archive comes later.
+At the end, each step is printed with its time. With ``--first`` only what the demo and the default topology need is done, without Spark's class archive, which makes later starts faster.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Steps:
 def main(first: bool = False) -> int:
     """Prepare, with progress on standard error; return the exit code.
 
-    :param first: leave out the class archive of Spark, which makes later starts faster.
+    :param first: leave out what a first run does not need.
     """
     progress = Progress(2, at_once=True)
     steps = Steps(progress)
@@ -68,7 +68,7 @@ def main(first: bool = False) -> int:
 
     def compile_meanwhile() -> None:
         try:
-            steps.run("kernels", compile_kernels)
+            steps.run("kernels", lambda tell: compile_kernels(tell, first))
         except Exception as e:
             failed.append(e)
 

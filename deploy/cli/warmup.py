@@ -1,8 +1,8 @@
 """Compile every kernel once, into the cache folder, so that no topology has to wait for it.
 
 A process of its own (``python -m dskype.deploy.cli.warmup``) runs a small DSkype on the simulated log, which calls the kernels: it handles points and
-areas, both kinds of subscriptions, evaluations, and a snapshot that is restored. Then its output is verified. Where there are two cores, another process
-compiles a part of the kernels in the meantime.
+areas, both kinds of subscriptions, evaluations, and a snapshot that is restored. Then its output is verified. What it does not call, filters, regions and other
+distributors, comes afterwards; the demo does not wait for that. Where there are two cores, another process compiles a part of the kernels in the meantime.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ __all__ = ["are_compiled", "compile_first", "compile_kernels"]
 
 _WORDS = ["lake", "park", "river", "hill", "old", "new"]
 _PACKAGES = ("topology", "spouts", "distribution", "bolts", "deploy")
-_MODULE, _ALL, _PART = "dskype.deploy.cli.warmup", "all", "part"
-"""This module, and what it does as a program."""
+_MODULE, _FIRST, _REST = "dskype.deploy.cli.warmup", "first", "rest"
+"""This module, and what it does as a program: each is a stage, with a program of its own beside it."""
 _TELL_EVERY_S = 10.0
-_KERNELS = 360
-"""About so many the small topology and the part compile. People see it, nothing depends on it."""
+_KERNELS = {_FIRST: 275, _REST: 90}
+"""About so many each stage compiles. People see it, nothing depends on it."""
 _BACKLOG = 80
 """At the end, this many messages and subscriptions with new words come at once, and then as many messages: some kernels run only for many records, or when tables and logs of changes grow."""
 _FIRST_BOOLEAN = 40
@@ -61,33 +61,40 @@ def _state() -> str:
     return digest.hexdigest()
 
 
-def _stamp() -> Path:
-    """Return the file that is there when all kernels of this version are compiled, for this processor, in the present cache folder."""
-    return paths.export_numba_cache() / f"compiled-{_state()}"
+def _stamp(stage: str) -> Path:
+    """Return the file that is there when a stage's kernels of this version are compiled, for this processor, in the present cache folder."""
+    return paths.export_numba_cache() / f"compiled-{stage}-{_state()}"
 
 
 def are_compiled() -> bool:
     """Tell whether a topology finds all kernels of the file ``dskype.yaml`` compiled, or runs them without."""
-    return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0") or _stamp().is_file()
+    return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0") or all(_stamp(stage).is_file() for stage in _KERNELS)
 
 
-def compile_kernels(progress: Callable[[str], None]) -> bool:
+def compile_kernels(progress: Callable[[str], None], first: bool = False) -> bool:
     """Compile all kernels unless the cache folder has them; return whether there was anything to do.
 
     :param progress: gets a line of text at once, and then every ten seconds.
+    :param first: only those that the demo and the default topology need.
     :raises DeployError: they could not be compiled.
     """
-    stamp = _stamp()
-    if stamp.is_file():
-        return False
-    progress("compiling kernels, once; this takes minutes")
-    began_s = time.time()
+    stages = [_FIRST] if first else [*_KERNELS]
     try:
-        stamp.parent.mkdir(parents=True, exist_ok=True)
-        _compile_in_a_process(lambda: progress(f"compiling kernels, once: {_written_since(stamp.parent, began_s)} of about {_KERNELS}"))
-        stamp.touch()
+        return sum(_compile_once(stage, progress) for stage in stages) > 0
     except OSError as error:
         raise DeployError(f"the folder of compiled kernels must be writable, given: {error}", fix="set NUMBA_CACHE_DIR to a writable folder") from error
+
+
+def _compile_once(stage: str, progress: Callable[[str], None]) -> bool:
+    """Compile a stage's kernels unless the cache folder has them; return whether there was anything to do."""
+    stamp = _stamp(stage)
+    if stamp.is_file():
+        return False
+    progress("compiling kernels, once; this takes minutes" if stage == _FIRST else "compiling kernels for filters, regions and other distributors, once")
+    began_s = time.time()
+    stamp.parent.mkdir(parents=True, exist_ok=True)
+    _compile_in_a_process(stage, lambda: progress(f"compiling kernels, once: {_written_since(stamp.parent, began_s)} of about {_KERNELS[stage]}"))
+    stamp.touch()
     return True
 
 
@@ -110,14 +117,14 @@ def compile_first(flux: Any, master: str | None, progress: Callable[[str], None]
         progress(f"warning: {error}\n  the topology compiles its kernels while its first messages wait")
 
 
-def _compile_in_a_process(tell: Callable[[], None]) -> None:
-    """Run :func:`_compile_all` elsewhere: what a compiler leaves in memory would stay in a process that runs for weeks.
+def _compile_in_a_process(stage: str, tell: Callable[[], None]) -> None:
+    """Compile a stage's kernels elsewhere: what a compiler leaves in memory would stay in a process that runs for weeks.
 
     :param tell: called every ten seconds.
     :raises DeployError: it failed.
     """
     # In a session of its own, so that Ctrl-C does not reach it, and prints no traceback: it ends with this block.
-    process = spawn_tied(module_command(_MODULE, _ALL), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
+    process = spawn_tied(module_command(_MODULE, stage), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True)
     try:
         while True:
             try:
@@ -154,24 +161,29 @@ def _seldom_collected() -> Iterator[None]:
 
 
 @_seldom_collected()
-def _compile_all() -> None:
-    """Run the small topology, and beside it a process that compiles what it begins with late or does not need."""
-    other = spawn_tied(module_command(_MODULE, _PART)) if (os.cpu_count() or 1) > 1 else None
-    _run_small_topology(lambda: other and other.wait())
+def _compile_stage(stage: str) -> None:
+    """Compile a stage's kernels, some of them in a process beside this one."""
+    own, beside = _STAGES[stage]
+    other = spawn_tied(module_command(_MODULE, stage, "beside")) if (os.cpu_count() or 1) > 1 else None
+    own(lambda: other and other.wait())
     if other is None or other.wait() != 0:
-        _compile_part()
+        beside()
 
 
 @_seldom_collected()
-def _compile_part() -> None:
-    """Compile the kernels that every executor needs, and those of windows with chunks, of boolean subscriptions, and of distributors with partitions or interest."""
+def _compile_beside(stage: str) -> None:
+    """Compile what the process beside this one leaves to it."""
+    _STAGES[stage][1]()
+
+
+def _beside_first() -> None:
+    """Compile the kernels that every executor needs, those of windows with chunks and of vocabularies, and those of boolean subscriptions, which the small topology begins with late."""
     from dskype.topology.runtime.processes import resident
 
     resident.warm_up()
     _slide_a_window()
+    _learn_words()
     _match_expressions()
-    _distribute()
-    _filter()
 
 
 def _run_small_topology(before_boolean: Callable[[], object] = lambda: None) -> None:
@@ -280,7 +292,7 @@ def _match_expressions() -> None:
 
 
 def _filter() -> None:
-    """Match with filters and regions, which few topologies have at once; so this comes last."""
+    """Match with filters and regions, which few topologies have at once."""
     import numpy as np
     import pyarrow as pa
 
@@ -311,6 +323,16 @@ def _filter() -> None:
         owner.restore(owner.snapshot())
 
 
+def _learn_words() -> None:
+    """Write a vocabulary, read it, and weigh words."""
+    from dskype.spouts.text import Tokenizer
+    from dskype.spouts.vocabulary import Vocabulary
+
+    with tempfile.TemporaryDirectory() as folder:
+        Vocabulary.build(_WORDS, Tokenizer()).save(f"{folder}/vocabulary.tsv")
+        Vocabulary.load(f"{folder}/vocabulary.tsv").weigh_texts(_WORDS, Tokenizer())
+
+
 def _distribute() -> None:
     """Place and route as distribution bolts with partitions and with interest do, which the small topology does not."""
     import numpy as np
@@ -322,9 +344,6 @@ def _distribute() -> None:
     from dskype.spouts.text import Tokenizer
     from dskype.spouts.vocabulary import Vocabulary
 
-    with tempfile.TemporaryDirectory() as folder:
-        Vocabulary.build(_WORDS, Tokenizer()).save(f"{folder}/vocabulary.tsv")
-        Vocabulary.load(f"{folder}/vocabulary.tsv")
     vocabulary, prefix, n = Vocabulary.empty(), make_distributor("prefix", 2), len(_WORDS)
     messages = MessageBatch(np.arange(n), np.arange(n), np.zeros(n), np.zeros(n), *vocabulary.weigh_texts(_WORDS, Tokenizer()))
     routes = prefix.message_tasks(messages)
@@ -346,6 +365,13 @@ def _distribute() -> None:
     interest.remove(regions, terms)
 
 
+_STAGES: dict[str, tuple[Callable[[Callable[[], object]], None], Callable[[], None]]] = {
+    _FIRST: (_run_small_topology, _beside_first),
+    _REST: (lambda _: _distribute(), _filter),
+}
+"""Stage -> what its process compiles, which gets a function that waits for the other one, and what that one does beside it."""
+
+
 if __name__ == "__main__":
     paths.export_numba_cache()
-    {_ALL: _compile_all, _PART: _compile_part}[sys.argv[1]]()
+    (_compile_beside if sys.argv[2:] else _compile_stage)(sys.argv[1])

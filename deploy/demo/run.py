@@ -176,7 +176,7 @@ def run(
             owned = OwnedFolder.temporary("demo-")
             parts.callback(owned.release)
             home = owned.path
-        warmup.compile_kernels(say)
+        warmup.compile_kernels(say, first=True)
         vocabulary = home / "vocabulary.tsv"
         preparation = _Preparation(plan, vocabulary)
         preparation.start()

@@ -1,4 +1,4 @@
-"""Compile kernels as the set-up does, then run the demo's topology on the simulated log, and print the kernels that it needs besides, one in a line."""
+"""Compile the kernels of the set-up's first stage, then run the demo's topology on the simulated log, and print the kernels that it needs besides, one in a line."""
 
 import sys
 from pathlib import Path
@@ -51,7 +51,7 @@ def main() -> None:
 
     Cache.load_overload = note
     warmup._run_small_topology()
-    warmup._compile_part()
+    warmup._beside_first()
     assert wanted
     wanted.clear()
     _run_demo(Path(sys.argv[1]))

@@ -13,7 +13,7 @@ def steps(monkeypatch):
     """Steps that do nothing; a test may replace them by their names."""
     steps = {name: lambda tell: None for name in ("compile_kernels", "fetch", "prepare", "write_archive")}
     for name in ("compile_kernels", "prepare", "write_archive"):
-        monkeypatch.setattr(prepare, name, lambda tell, name=name: steps[name](tell))
+        monkeypatch.setattr(prepare, name, lambda tell, *_, name=name: steps[name](tell))
     monkeypatch.setattr(prepare.jars, "fetch", lambda progress: steps["fetch"](progress))
     return steps
 

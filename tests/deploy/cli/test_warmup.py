@@ -22,14 +22,16 @@ def test_the_small_topology_takes_everything_it_is_given():
     warmup._run_small_topology()  # raises where there is a dead letter or a wrong result
 
 
-def test_what_the_second_process_compiles_runs():
-    warmup._compile_part()
+def test_what_other_processes_and_the_second_stage_compile_runs():
+    warmup._beside_first()
+    warmup._distribute()
+    warmup._filter()
 
 
 def test_kernels_are_compiled_when_they_or_their_compiler_changed(tmp_home, monkeypatch):
     runs, said, state = [], [], ["one"]
     monkeypatch.setattr(warmup, "_state", lambda: state[0])
-    monkeypatch.setattr(warmup, "_compile_in_a_process", lambda tell: runs.append(tell()))
+    monkeypatch.setattr(warmup, "_compile_in_a_process", lambda stage, tell: runs.append((stage, tell())))
     assert not warmup.are_compiled()
     assert [warmup.compile_kernels(said.append) for _ in range(2)] == [True, False]
     assert warmup.are_compiled()
@@ -37,7 +39,15 @@ def test_kernels_are_compiled_when_they_or_their_compiler_changed(tmp_home, monk
     assert warmup.compile_kernels(said.append)
     state[0] = "one"
     assert not warmup.compile_kernels(said.append), "another installation that shares the folder has not made these old"
-    assert said == ["compiling kernels, once; this takes minutes", f"compiling kernels, once: 0 of about {warmup._KERNELS}"] * 2
+    first, rest = ("first", None), ("rest", None)
+    assert runs == [first, rest] * 2
+    assert said[:2] == ["compiling kernels, once; this takes minutes", f"compiling kernels, once: 0 of about {warmup._KERNELS['first']}"]
+    state[0] = "a third"
+    assert warmup.compile_kernels(said.append, first=True)
+    assert not warmup.compile_kernels(said.append, first=True)
+    assert not warmup.are_compiled(), "a topology may need the rest"
+    assert warmup.compile_kernels(said.append)
+    assert runs[4:] == [first, rest]
 
 
 def test_the_kernels_that_are_new_are_counted_meanwhile(tmp_path):
@@ -51,8 +61,8 @@ def test_the_kernels_that_are_new_are_counted_meanwhile(tmp_path):
 def test_a_process_that_cannot_compile_says_why_and_the_start_goes_on(tmp_home, monkeypatch):
     said = []
     monkeypatch.setattr(warmup, "_state", lambda: "one")
-    monkeypatch.setattr(warmup, "_ALL", "no such part")
-    with pytest.raises(DeployError, match="given: exit code 1, KeyError: 'no such part'"):
+    monkeypatch.setattr(warmup, "_KERNELS", {"no such stage": 1})
+    with pytest.raises(DeployError, match="given: exit code 1, KeyError: 'no such stage'"):
         warmup.compile_kernels(said.append)
     assert not warmup.are_compiled()
     flux = SimpleNamespace(topology=SimpleNamespace(components={"a": SimpleNamespace(obj=object.__new__(AggregationBolt))}))
@@ -78,12 +88,12 @@ from dskype.topology.simulated import engine
 for name in ("activate", "tick_clock", "run_until_quiet", "rebalance"):
     setattr(engine.SimulatedTopology, name, lambda *_: None)
 engine.SimulatedTopology.dead_letters = lambda self: []
-sys.argv = ["warmup", "all"]
+sys.argv = ["warmup", "first"]
 runpy.run_module({warmup.__name__!r}, run_name="__main__")
 """
     environ = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, check=False, timeout=300)
-    assert (done.returncode, done.stdout) == (0, f"['-P', '-m', {warmup.__name__!r}, 'part']\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, f"['-P', '-m', {warmup.__name__!r}, 'first', 'beside']\n"), done.stderr
 
 
 @pytest.mark.parametrize("master, obj", [("spark://somewhere:7077", AggregationBolt), (None, TestWordSpout)])
