@@ -26,7 +26,9 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from dskype.deploy.cli import main as cli
 from dskype.deploy.machine import paths
+from dskype.deploy.machine.cluster import Target
 from dskype.deploy.machine.connection import client_arguments
+from dskype.deploy.machine.launch import folder_of
 from dskype.deploy.metrics.prometheus import Exporter
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
@@ -183,7 +185,6 @@ def run(secured: Secured) -> Iterator[Run]:
             0o600,
         )
         log = work / "submit.log"
-        before = set((paths.home() / "topologies").glob(f"{NAME}-*"))
         with open(log, "wb") as output:
             process = subprocess.Popen(
                 [
@@ -207,10 +208,10 @@ def run(secured: Secured) -> Iterator[Run]:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        running = Run(secured, process, Path(), log, config, settings)
+        running = Run(secured, process, folder_of(NAME, Target(settings.bootstrap_servers)), log, config, settings)
         try:
             running.wait(lambda: b"runs as" in log.read_bytes(), "a running topology")
-            (running.folder,) = set((paths.home() / "topologies").glob(f"{NAME}-*")) - before
+            assert running.folder.is_dir()
             yield running
         finally:
             if process.poll() is None:
