@@ -55,7 +55,7 @@ help: ## List the targets
 setup: $(INSTALLED) ## Make the environment in .venv, with all tools, fetch the jars and compile the kernels
 	@$(BIN)/python -P -m dskype.deploy.cli.prepare
 
-# A start without Spark's class archive takes a few seconds more; to write it takes as long as all packages. So people see results first.
+# People see results first: a start without Spark's class archive takes a few seconds more, but writing it takes as long as installing all packages.
 run: $(RUNS) ## Publish and subscribe on the world's places, live, on Spark and a Kafka broker of its own
 	@$(BIN)/python -P -m dskype.deploy.cli.prepare --first
 	@mkdir -p build
@@ -137,7 +137,7 @@ $(RUNS): EXTRAS := spark,demo,ui
 $(INSTALLED): EXTRAS := spark,demo,ui,test,check,docs
 
 # The first Python that is new enough makes the environment. Without its stamp, .runs or .installed, it is incomplete, and installed again.
-# PySpark comes as source, and pip builds a wheel of it: to compress 450 MB of jars again takes longer than all the rest.
+# PySpark comes as source, and pip builds a wheel of it: to compress its 450 MB of jars again would take as long as everything else about it.
 $(RUNS) $(INSTALLED): setup.cfg pyproject.toml requirements.lock
 	@set -e; \
 	if [ -z "$$JAVA_HOME" ] && ! command -v java >/dev/null 2>&1; then \

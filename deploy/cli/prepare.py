@@ -1,11 +1,13 @@
 """Fetch the jars, write the class archives of the broker and of Spark, and compile the kernels meanwhile: ``python -m dskype.deploy.cli.prepare``.
 
 Kernels need minutes of one or two cores. Downloads mostly wait, and class archives come from JVMs that run one after the other, so both fit beside them.
-At the end, each step is printed with its time. With ``--first`` only what the demo and the default topology need is done, without Spark's class archive, which makes later starts faster.
+At the end, each step is printed with its time. ``--first`` does only what the demo and the default topology need: it leaves out the second
+stage of kernels and the class archive of Spark.
 """
 
 from __future__ import annotations
 
+import argparse
 import resource
 import sys
 import threading
@@ -96,4 +98,6 @@ def main(first: bool = False) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(first=sys.argv[1:] == ["--first"]))
+    parser = argparse.ArgumentParser(prog="python -m dskype.deploy.cli.prepare", description="Fetch jars, write class archives and compile kernels.")
+    parser.add_argument("--first", action="store_true", help="only what the demo and the default topology need; the rest makes later starts faster")
+    sys.exit(main(parser.parse_args().first))

@@ -12,8 +12,10 @@ from dskype.deploy.machine.errors import DeployError
 def steps(monkeypatch):
     """Steps that do nothing; a test may replace them by their names."""
     steps = {name: lambda tell: None for name in ("compile_kernels", "fetch", "prepare", "write_archive")}
-    for name in ("compile_kernels", "prepare", "write_archive"):
-        monkeypatch.setattr(prepare, name, lambda tell, *_, name=name: steps[name](tell))
+    for name in ("prepare", "write_archive"):
+        monkeypatch.setattr(prepare, name, lambda tell, name=name: steps[name](tell))
+    monkeypatch.setattr(prepare, "compile_kernels", lambda tell, first: steps["compile_kernels"](tell) or steps["stages"].append(first))
+    steps["stages"] = []
     monkeypatch.setattr(prepare.jars, "fetch", lambda progress: steps["fetch"](progress))
     return steps
 
@@ -30,6 +32,14 @@ def test_kernels_are_compiled_while_jars_are_fetched_and_archives_written(steps)
 
     steps.update(compile_kernels=compile_kernels, fetch=fetch, write_archive=lambda tell: others_done.set())
     assert prepare.main() == 0
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_first_run_waits_for_what_it_needs_only(steps, first):
+    written = []
+    steps["write_archive"] = written.append
+    assert prepare.main(first) == 0
+    assert (len(written), steps["stages"]) == (0 if first else 1, [first])
 
 
 @pytest.mark.parametrize("name", ["compile_kernels", "fetch", "write_archive"])
