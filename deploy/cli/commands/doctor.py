@@ -31,7 +31,7 @@ def _kernels() -> list[Row]:
         return []  # the row of packages says so
     if warmup.are_compiled():
         return [Row("kernels", OK, "those of dskype.yaml are compiled")]
-    words = "those of dskype.yaml are not compiled for this version and processor: the next start takes minutes longer, and says so"
+    words = "some are not compiled for this version and processor: the next start compiles them first, which takes up to minutes, and says so"
     return [Row("kernels", WARN, words, "python -m dskype.deploy.cli.prepare")]
 
 
