@@ -36,7 +36,7 @@ topology.emulator.restarts.max                  10          failures of a compon
                                                             the next ones come after 0.5, 1, 2, ... 30 s
 topology.emulator.stall.secs                    30          a task is reported as stalled when it has had input for this long and
                                                             processed none of it
-topology.emulator.start.timeout.secs            120         how long to wait for the first task slot from Spark's master
+topology.emulator.start.timeout.secs            120         how long to wait for the first task slot from Spark's master, and then for an answer from there
 topology.emulator.dead.letters.max.bytes        65536       most bytes of a record or tuple that its dead letter holds; the header
                                                             ``size`` has the original size
 topology.emulator.state.url                     None        where snapshots and journals are: ``folder:`` (the topology's own

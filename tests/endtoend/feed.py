@@ -14,7 +14,7 @@ from dskype.spouts.topics import TOPIC_CONFIG, Topics
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.reading import read_to_end
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
-from tests.topology.runtime.helpers import wait_for
+from tests.waiting import wait_for
 
 _QUIET_S = 60
 """When nothing new has been published for so long, nothing will be: a message counts as handled before all its results are published."""

@@ -18,7 +18,7 @@ from typing import Self
 
 from dskype.deploy.machine.processes import spawn_tied
 from tests.needs import PATH, fetched, install, which
-from tests.topology.runtime.helpers import wait_for
+from tests.waiting import wait_for
 
 _PACKAGES = {"dockerd": "docker.io", "docker": "docker.io", "iptables": "iptables", "ip": "iproute2"}
 # Debian's compose is too old.

@@ -13,7 +13,7 @@ from dskype.deploy.cli import main as cli
 from dskype.deploy.client.backup import BackupError, differences, read_backup
 from dskype.deploy.client.pubsub import PubSub
 from dskype.deploy.client.records import rest_of_life
-from tests.topology.runtime.helpers import wait_for
+from tests.waiting import wait_for
 
 from .harness import topology
 

@@ -9,6 +9,7 @@ import json
 import re
 import shlex
 import subprocess
+import threading
 import time
 from pathlib import Path
 
@@ -17,14 +18,14 @@ import pytest
 from dskype.deploy.lab.chaos.hosts import Containers
 from dskype.deploy.machine.processes import spawn_tied
 from tests.needs import unavailable
-from tests.topology.runtime.helpers import wait_for
+from tests.waiting import Limit, wait_for
 
 from .compose_lab import ROOT, lab
 from .private_engine import unusable
 
 pytestmark = pytest.mark.product(seconds=200)
 
-_TIMEOUT_S = 600
+_LIMIT_S = 600
 _MESSAGES = 1200
 _DEMO = f"--messages {_MESSAGES} --subscriptions 300 --rate 80"
 _WORKERS = ("spark-worker-1", "spark-worker-2")
@@ -62,9 +63,17 @@ class Command:
     """A command in the repository's folder where the containers are, with its output."""
 
     def __init__(self, engine, command, **variables):
-        words = engine.inside("/usr/bin/timeout", str(_TIMEOUT_S), *command, *(f"{k}={v}" for k, v in variables.items()))
+        words = engine.inside("/usr/bin/timeout", "10h", *command, *(f"{k}={v}" for k, v in variables.items()))  # it ends a command and what that has started
         self.output = ""
         self._process = spawn_tied(words, env=engine.environ, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        threading.Thread(target=self._end_a_hang, daemon=True).start()
+
+    def _end_a_hang(self):
+        limit = Limit(_LIMIT_S)
+        while self._process.poll() is None:
+            if limit.over:
+                self._process.terminate()
+            time.sleep(1)
 
     def read(self, until=None):
         """Read lines until one satisfies a condition, or to the end; return whether one does."""
@@ -78,7 +87,7 @@ class Command:
     def end(self):
         """Read the rest and return the exit code."""
         self.read()
-        return self._process.wait(_TIMEOUT_S)
+        return self._process.wait()
 
 
 def some_matched(line):

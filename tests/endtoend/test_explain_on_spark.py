@@ -9,7 +9,7 @@ from dskype.deploy.cli import main as cli
 from dskype.deploy.client.pubsub import PubSub
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
-from tests.topology.runtime.helpers import wait_for
+from tests.waiting import wait_for
 
 from .harness import topology
 

@@ -28,7 +28,8 @@ from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.core.frames import DataFrame, decode_frame
 from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.tuples import column_to_list
-from tests.topology.runtime.helpers import alive, wait_for
+from tests.topology.runtime.helpers import alive
+from tests.waiting import wait_for
 
 from .harness import topology
 

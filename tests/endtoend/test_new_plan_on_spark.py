@@ -12,7 +12,7 @@ from dskype.deploy.lab.boolean.records import boolean_records
 from dskype.spouts.text import Tokenizer
 from dskype.spouts.vocabulary import Vocabulary
 from tests.deploy.capacity.asking import asker
-from tests.topology.runtime.helpers import wait_for
+from tests.waiting import wait_for
 
 from .harness import topology
 from .test_moves_on_spark import Crowd, metric

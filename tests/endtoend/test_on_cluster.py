@@ -20,8 +20,9 @@ from dskype.spouts.vocabulary import Vocabulary
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.nimbus.nimbus_topic import ClusterClient, follow, read_record, read_standby
 from dskype.topology.runtime.nimbus.standby import LOST_AFTER_BEATS
-from tests.topology.runtime.helpers import executors, wait_for
+from tests.topology.runtime.helpers import executors
 from tests.topology.runtime.standalone import executors_of_minutes, standalone
+from tests.waiting import wait_for
 
 from .feed import FILTER, Feed
 from .test_on_spark import driver

@@ -11,7 +11,7 @@ from dskype.deploy.web.extension import make_extension
 from dskype.deploy.web.trend import WatchedReports
 from tests.deploy.web.pages import fill, put, type_into
 from tests.deploy.web.server import TOKEN, get
-from tests.topology.runtime.helpers import wait_for
+from tests.waiting import wait_for
 
 from .feed import FILTER
 from .harness import topology

@@ -14,7 +14,7 @@ from dskype.deploy.client.pubsub import PubSub
 from dskype.deploy.client.searches import SearchError
 from dskype.spouts.record_values import RecordError
 from tests import naive
-from tests.topology.runtime.helpers import wait_for
+from tests.waiting import wait_for
 
 from .harness import topology
 

@@ -7,7 +7,8 @@ import json
 from dskype.deploy.cli import main as cli
 from dskype.deploy.client.dead_letters import DeadLetters
 from dskype.deploy.client.pubsub import PubSub
-from tests.topology.runtime.helpers import executors, kill, wait_for
+from tests.topology.runtime.helpers import executors, kill
+from tests.waiting import wait_for
 
 from .harness import topology
 

@@ -23,7 +23,7 @@ from kafka.admin import (
 
 from dskype.deploy.machine.broker import EmbeddedBroker
 from tests.security.certificates import Authority, Identity
-from tests.topology.runtime.helpers import wait_for
+from tests.waiting import wait_for
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"

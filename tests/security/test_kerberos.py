@@ -18,7 +18,8 @@ from dskype.deploy.machine.broker import EmbeddedBroker
 from dskype.deploy.machine.processes import module_command
 from tests.needs import InstallationError, unavailable
 from tests.security.kerberos import Realm, unusable
-from tests.topology.runtime.helpers import descendants, wait_for
+from tests.topology.runtime.helpers import descendants
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.product(seconds=60)
 

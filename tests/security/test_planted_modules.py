@@ -15,7 +15,8 @@ import pytest
 
 from dskype.deploy.machine import processes
 from tests.sources import MODULES, name_of, text_of, tree_of
-from tests.topology.runtime.helpers import alive, descendants, wait_for
+from tests.topology.runtime.helpers import alive, descendants
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 PLANTED = ("argparse", "json", "msgpack", "multiprocessing", "numpy", "pandas", "pyspark", "selectors", "traceback", "yaml")

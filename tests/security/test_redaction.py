@@ -45,6 +45,7 @@ from dskype.topology.runtime.processes.executor_log import write_log
 from dskype.topology.runtime.spark import session
 from dskype.topology.runtime.spark.session import network_warning, start_session
 from dskype.topology.testing import TestWordSpout as WordSpout
+from tests.waiting import wait_for
 
 HUSH = "open-sesame-58"
 CONF: dict[str, Any] = {
@@ -731,10 +732,8 @@ def test_the_log_of_sparks_jvm_has_no_secrets(tmp_path: Path) -> None:
         tell_error = log4j.error  # of Java
         tell_error("failed", gateway.jvm.java.lang.RuntimeException(f"redis://ann:{PLANTED}@host/0"))
         log4j.warn("the last line")
-        deadline = time.monotonic() + 60
-        while "the last line" not in (found := log_file.read_text()):
-            assert time.monotonic() < deadline, found[-1000:]
-            time.sleep(0.05)
+        wait_for(lambda: "the last line" in log_file.read_text(), 60, "the last line")
+        found = log_file.read_text()
     finally:
         gateway.shutdown()
         process.kill()
@@ -855,10 +854,7 @@ with redacted_output():
             with subprocess.Popen([sys.executable, "-P", "-c", program, who, str(told)], stdout=subprocess.PIPE) as process:
                 assert process.stdout.readline() == b"a line\n" or who == "fork"
                 process.stdout.close()
-                deadline = time.monotonic() + 30
-                while not told.exists():
-                    assert time.monotonic() < deadline, who
-                    time.sleep(0.02)
+                wait_for(told.exists, 30, f"the broken pipe of the {who}")
 
 
 @pytest.mark.parametrize("buffered", [True, False])

@@ -33,6 +33,7 @@ from dskype.deploy.metrics.prometheus import Exporter
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 from tests.security.conftest import PASSWORD, SCRAM, Secured
+from tests.waiting import Limit
 
 pytestmark = pytest.mark.product
 
@@ -115,10 +116,10 @@ class Run:
                 self.seen[process.pid] = process.name(), (proc / "cmdline").read_bytes(), (proc / "environ").read_bytes()
 
     def wait(self, condition: Callable[[], object], what: str, seconds: float = 120) -> None:
-        deadline = time.monotonic() + seconds
+        limit = Limit(seconds)
         while not condition():
             self.look()
-            if self.process.poll() is not None or time.monotonic() > deadline:
+            if self.process.poll() is not None or limit.over:
                 pytest.fail(f"expected: {what}; log:\n{self.log.read_text()}")
             time.sleep(0.05)
 

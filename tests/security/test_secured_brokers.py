@@ -25,7 +25,8 @@ from dskype.topology.runtime.nimbus.nimbus_topic import NIMBUS_TOPIC
 from dskype.topology.runtime.transport.record_writer import make_writer
 from tests.security.certificates import Authority, jks
 from tests.security.conftest import PLAIN, SCRAM, Secured
-from tests.topology.runtime.helpers import committed, committer, make_topic, wait_for
+from tests.topology.runtime.helpers import committed, committer, make_topic
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.product
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib.util
 import socket
 import subprocess
-import time
 from pathlib import Path
+
+from tests.waiting import wait_for
 
 
 def binary() -> str:
@@ -60,18 +61,17 @@ class RedisServer:
         if self.password is not None:
             command += ["--requirepass", self.password]
         self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 20
-        while True:
-            try:
-                with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
-                    connection.sendall(b"PING\r\n")
-                    if connection.recv(64).startswith((b"+PONG", b"-NOAUTH")):
-                        return self
-            except OSError:
-                pass
-            assert self._process.poll() is None, f"redis-server ended with code {self._process.returncode}"
-            assert time.monotonic() < deadline, "redis-server does not answer"
-            time.sleep(0.02)
+        wait_for(self._answers, 20, "an answer of redis-server")
+        return self
+
+    def _answers(self) -> bool:
+        assert self._process.poll() is None, f"redis-server ended with code {self._process.returncode}"
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1) as connection:
+                connection.sendall(b"PING\r\n")
+                return connection.recv(64).startswith((b"+PONG", b"-NOAUTH"))
+        except OSError:
+            return False
 
     def stop(self) -> None:
         if self._process is not None:

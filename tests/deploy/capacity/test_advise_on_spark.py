@@ -14,7 +14,8 @@ from dskype.deploy.cli.main import main
 from dskype.topology import Fields, TopologyBuilder
 from tests.deploy.capacity.asking import asker
 from tests.topology.runtime.components import PacedNumbers, Recorder, RunningSum, sums_expected
-from tests.topology.runtime.helpers import await_output, executors, make_topic, wait_for
+from tests.topology.runtime.helpers import await_output, executors, make_topic
+from tests.waiting import wait_for
 
 
 class SlowSum(RunningSum):

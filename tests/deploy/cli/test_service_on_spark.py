@@ -21,7 +21,8 @@ from dskype.deploy.demo import places
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from tests.deploy.metrics.prometheus_server import prometheus, promtool
 from tests.endtoend.feed import FILTER, Feed
-from tests.topology.runtime.helpers import alive, count_records, descendants, wait_for
+from tests.topology.runtime.helpers import alive, count_records, descendants
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.product(seconds=60)
 

@@ -10,8 +10,6 @@ import ssl
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -29,19 +27,11 @@ from dskype.deploy.machine.errors import BrokerError, OptionError
 from dskype.deploy.machine.folders import FolderInUseError, sweep_stale
 from dskype.deploy.machine.processes import command_line, spawn_tied
 from dskype.topology.core.redaction import redact
+from tests.waiting import Limit, wait_for
 
 pytestmark = pytest.mark.product(seconds=30)
 
 REPOSITORY = Path(__file__).parents[3]
-
-
-def wait_until(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
-    """Wait for a condition; the bound is generous because only a hang may fail it."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail(f"expected within {seconds:g} s: {what}")
-        time.sleep(0.05)
 
 
 def create(servers: str, topic: str, partitions: int = 1) -> None:
@@ -65,8 +55,8 @@ def read(servers: str, topic: str, count: int, group: str | None = None) -> list
     consumer = KafkaConsumer(topic, bootstrap_servers=servers, group_id=group, auto_offset_reset="earliest", max_partition_fetch_bytes=32 * 2**20)
     try:
         found: list[bytes] = []
-        deadline = time.monotonic() + 60
-        while len(found) < count and time.monotonic() < deadline:
+        limit = Limit(60)
+        while len(found) < count and not limit.over:
             for records in consumer.poll(timeout_ms=500).values():
                 found += [r.value for r in records]
         return found
@@ -169,7 +159,7 @@ def test_the_broker_dies_with_an_owner_that_is_killed_and_the_next_start_removes
     assert folder.is_dir(), "a sweep must not take the folder of a living owner"
     owner.kill()
     owner.wait()
-    wait_until(lambda: "kafka.Kafka" not in command_line(pid), "the broker is gone")
+    wait_for(lambda: "kafka.Kafka" not in command_line(pid), 60, "the end of the broker")
     owner.stdin.close()
     owner.stdout.close()
     assert folder.is_dir()

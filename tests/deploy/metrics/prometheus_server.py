@@ -15,7 +15,7 @@ from urllib.request import urlopen
 from dskype.deploy.machine.broker import free_ports
 from dskype.deploy.machine.processes import spawn_tied
 from tests.needs import InstallationError, install, unavailable, which
-from tests.topology.runtime.helpers import wait_for
+from tests.waiting import wait_for
 
 __all__ = ["Prometheus", "prometheus", "promtool"]
 

@@ -30,6 +30,7 @@ from dskype.topology.nimbus.observing import Contact, seen_health
 from dskype.topology.planning.plan import metrics_topic
 from dskype.topology.runtime.nimbus.liveness import describe_driver
 from dskype.topology.runtime.nimbus.nimbus_topic import NIMBUS_TOPIC
+from tests.waiting import wait_for
 
 from .prometheus_server import promtool
 
@@ -453,13 +454,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _until(exporter: Exporter, condition: Any) -> dict[Any, float]:
-    deadline = time.monotonic() + 10
-    while True:
-        text = urlopen(exporter.url, timeout=5).read().decode()
+    def asked() -> dict[Any, float] | None:
+        text = urlopen(exporter.url, timeout=60).read().decode()
         found = {(s.name, s.labels.get("topology")): s.value for family in text_string_to_metric_families(text) for s in family.samples}
-        if condition(found) or time.monotonic() > deadline:
-            return found
-        time.sleep(0.01)
+        return found if condition(found) else None
+
+    return wait_for(asked, 10, "what the exporter should say")
 
 
 TUPLES = "dskype_comm_tuples_total"
@@ -505,10 +505,7 @@ def test_every_record_of_a_topology_from_then_on_is_told_with_its_time(quick: No
     followed.start()
     try:
         for statuses in (["INACTIVE"], ["INACTIVE", "ACTIVE"]):
-            deadline = time.monotonic() + 10
-            while [status for status, _ in told] != statuses:
-                assert time.monotonic() < deadline, told
-                time.sleep(0.01)
+            wait_for(lambda statuses=statuses: [status for status, _ in told] == statuses, 10, lambda: f"{told}")
             log.say("x", "x-1-1")
     finally:
         followed.close()

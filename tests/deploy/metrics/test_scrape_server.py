@@ -13,6 +13,7 @@ import pytest
 from dskype.deploy.metrics.prometheus import Collector, Exporter
 from dskype.deploy.metrics.scrape_server import ScrapeServer
 from dskype.topology.ui.budget import Budget, Usage
+from tests.waiting import wait_for
 
 from ..connections import opened, rest
 from .test_ui_server import NoBroker
@@ -100,6 +101,4 @@ def test_scrapes_that_come_close_together_are_made_once_and_refusals_are_counted
         assert b'dskype_reader_refusals_total{limit="head-s"} 0.0' in found[-1]
         assert rest(connect(exporter._server, b"GET")) == b""
         wanted = b'dskype_reader_refusals_total{limit="head-s"} 1.0'
-        deadline = time.monotonic() + 30
-        while wanted not in ask(exporter._server, "GET /metrics HTTP/1.1\nHost: localhost\n\n"):
-            assert time.monotonic() < deadline
+        wait_for(lambda: wanted in ask(exporter._server, "GET /metrics HTTP/1.1\nHost: localhost\n\n"), 30, "the count of refusals")

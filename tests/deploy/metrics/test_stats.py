@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,6 +26,7 @@ from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.simulated.faults import Faults
 from tests.deploy.metrics.small_topology import small_topology
 from tests.endtoend.harness import BAD, Simulation, random_message
+from tests.waiting import wait_for
 
 TASKS = {"subscription-bolt": 3, "message-bolt": 2}
 
@@ -554,14 +554,13 @@ def test_stats_and_the_endpoint_measure_a_topology_on_spark(running: str, bootst
     assert cli.main(["stats", running, "--watch", "--count", "2", "-i", "0.2", *servers]) == 0
     assert capsys.readouterr().out.count("2.00 tuples per message") == 2
     with Exporter(KafkaSettings(bootstrap_servers), names=[running]) as exporter:
-        deadline = time.monotonic() + 20
-        while True:
-            text = urlopen(exporter.url, timeout=5).read().decode()
+
+        def asked():
+            text = urlopen(exporter.url, timeout=60).read().decode()
             samples = {(s.name, *sorted(s.labels.items())): s.value for family in text_string_to_metric_families(text) for s in family.samples}
-            if samples.get(("dskype_messages_processed_total", ("topology", running))) == 200 or time.monotonic() > deadline:
-                break
-            time.sleep(0.1)
-    assert samples["dskype_messages_processed_total", ("topology", running)] == 200
+            return samples if samples.get(("dskype_messages_processed_total", ("topology", running))) == 200 else None
+
+        samples = wait_for(asked, 20, "the count of all messages")
     assert samples["dskype_topology_active", ("topology", running)] == 1
     assert sum(v for key, v in samples.items() if key[0] == "dskype_comm_tuples_total" and ("stream", "matching") in key) == 400
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import threading
-import time
 from collections.abc import Mapping
 from typing import Any
 from urllib.error import HTTPError
@@ -14,6 +13,7 @@ from urllib.request import Request, urlopen
 from dskype.topology.nimbus.observing import Contact
 from dskype.topology.planning.outline import ComponentOutline, ExecutorOutline, PlanOutline
 from dskype.topology.ui.view import Reports, TopologyView
+from tests.waiting import Limit
 
 TOKEN = "open-sesame"
 
@@ -86,10 +86,10 @@ class Events:
     def next(self) -> tuple[str, str, Any]:
         """Return name, id and data of the next event with data, which has to come within a minute: a stream without events has signs of life."""
         fields: dict[str, str] = {}
-        deadline = time.monotonic() + 60
+        limit = Limit(60)
         while True:
             line = self._file.readline()
-            assert time.monotonic() < deadline, "no event came"
+            assert not limit.over, "no event came"
             assert line, "the stream has ended"
             text = line.decode().rstrip("\r\n")
             if not text and "data" in fields:

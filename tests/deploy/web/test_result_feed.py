@@ -19,6 +19,7 @@ from dskype.deploy.web.message_feed import MessageTail, message_of
 from dskype.deploy.web.places import Place, Places
 from dskype.spouts.topics import Topics
 from dskype.topology.errors import IllegalArgumentException, NotAliveException
+from tests.waiting import Limit, wait_for
 
 from .memory_kafka import Consumer, MemoryKafka
 
@@ -40,14 +41,7 @@ def feeds(kafka):
     made = Feeds(kafka, NoTopologies())
     yield made
     made.close()
-    until(lambda: kafka.broker.open_consumers == 0)
-
-
-def until(condition, secs=60):
-    deadline = time.monotonic() + secs
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for(lambda: kafka.broker.open_consumers == 0, 60, "the end of all consumers")
 
 
 def delta(subscription, number, op="add", **more):
@@ -58,12 +52,12 @@ def write_result(kafka, topics, subscription, number, partition=0, **more):
     return kafka.broker.write(topics.results, subscription, delta(subscription, number, **more), partition, [("result-id", f"{subscription}/{number}")])
 
 
-async def take(follower, enough, secs=60):
+async def take(follower, enough, limit_s=60):
     """Return events until ``enough(events)``."""
     events = []
-    deadline = time.monotonic() + secs
+    limit = Limit(limit_s)
     while not enough(events):
-        assert time.monotonic() < deadline, len(events)
+        assert not limit.over, len(events)
         found = await follower.next()
         assert found is not None
         events += found
@@ -216,9 +210,9 @@ def test_a_client_that_breaks_off_anywhere_gets_every_result_once_and_in_order(k
 
     async def scene():
         last, got, number = "", [], 0
-        deadline = time.monotonic() + 60
+        limit = Limit(60)
         while number < 200 or len(got) < sum(map(len, expected.values())):
-            assert time.monotonic() < deadline, (len(got), last)
+            assert not limit.over, (len(got), last)
             follower = feeds.of("dskype").results(frozenset("ab"), "beginning", last, False)
             for _ in range(draw.randrange(1, 8)):
                 for _ in range(draw.randrange(12) if number < 200 else 0):
@@ -281,7 +275,7 @@ def test_a_queue_that_is_full_before_its_client_has_joined_loses_nothing(kafka, 
             if not kafka.broker.logs[topics.results, 0]:
                 for i in range(20):
                     write_result(kafka, topics, "a", i)
-                until(lambda: member.left is not None)
+                wait_for(lambda: member.left is not None, 60, "the end of a member")
             return places
 
         monkeypatch.setattr(feed._results, "join", join_slowly)
@@ -414,7 +408,7 @@ def test_nobody_is_read_for_when_nobody_follows(kafka, feeds, monkeypatch):
         follower.close()
 
     run(scene(1))
-    until(lambda: kafka.broker.open_consumers == 0)
+    wait_for(lambda: kafka.broker.open_consumers == 0, 60, "the end of all consumers")
     run(scene(2))
 
 

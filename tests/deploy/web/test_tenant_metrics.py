@@ -24,7 +24,7 @@ from dskype.spouts.settings import Settings
 from dskype.spouts.tenants import Quota
 from dskype.topology.errors import TopologyError
 from tests.deploy.metrics.prometheus_server import prometheus, promtool
-from tests.topology.runtime.helpers import wait_for
+from tests.waiting import wait_for
 
 from .server import TOKEN, Events
 from .test_result_feed import until

@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,21 +24,14 @@ from dskype.deploy.client.topics import ensure_topics
 from dskype.deploy.machine.processes import spawn_tied
 from dskype.spouts.topics import Topics
 from dskype.topology.runtime.kafka.clients import KafkaSettings
+from tests.waiting import wait_for
 
-__all__ = ["SCALE", "Attacked", "Topology", "running", "until"]
+__all__ = ["PATIENCE_S", "SCALE", "Attacked", "Topology", "running"]
 
 SCALE = int(os.environ.get("DSKYPE_ATTACK_SCALE", "1"))
 """How much more than in the short run is asked, held and sent (``make attack`` sets it)."""
 PATIENCE_S = 120
-
-
-def until(condition: Callable[[], Any], what: str = "") -> Any:
-    """Return what a condition returns as soon as that is something."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-    return found
+"""How long an answer may take."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +135,11 @@ def running(command: str, *arguments: str, **environment: str) -> Iterator[Attac
                 env={**os.environ, **environment},
             )
         try:
-            url = until(lambda: re.search(r"http://[\d.]+:\d+", log.read_text(errors="replace")) or (process.poll() is not None and log.read_text()), log.name)
+            url = wait_for(
+                lambda: re.search(r"http://[\d.]+:\d+", log.read_text(errors="replace")) or (process.poll() is not None and log.read_text()),
+                PATIENCE_S,
+                log.name,
+            )
             assert not isinstance(url, str), url
             attacked = Attacked(url[0], process, log)
             yield attacked

@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from tests.security.attack.service import SCALE, Attacked, Topology, asked_meanwhile, running, until
+from tests.security.attack.service import PATIENCE_S, SCALE, Attacked, Topology, asked_meanwhile, running
+from tests.waiting import wait_for
 
 CLIENTS = 40 if SCALE == 1 else 500
 
@@ -36,7 +37,7 @@ def test_a_client_that_names_thousands_of_places_stops_nobody(ui: Attacked, topo
     places = places[:16_000].rpartition(",")[0]
     clients = [ui.connect(f"GET /api/dskype/results?topology={topology.name}&last_event_id=r0:0,r1:0,{places} HTTP/1.1\nHost: localhost\n\n") for _ in range(5)]
     for client in clients:
-        until(lambda client=client: b"following" in client.recv(65536))
+        wait_for(lambda client=client: b"following" in client.recv(65536), PATIENCE_S, "the first event of a stream")
     stop, times_s, number = threading.Event(), list[float](), 400 * SCALE
     thread = asked_meanwhile(ui, "api/ui/pages", stop, times_s)
     topology.answer(0, number)
@@ -61,7 +62,7 @@ def test_answers_that_read_whole_topics_and_whose_clients_leave_block_nobody(ui:
         )  # who may have too many connections
         if i % 60 == 59:
             ui.let_go()
-    until(lambda: ui.usage()["taken"]["requests"] == 0)
+    wait_for(lambda: ui.usage()["taken"]["requests"] == 0, PATIENCE_S, "the end of all requests")
     status, _, body = ui.get(f"api/dskype/subscription?topology={topology.name}&id=s7")
     assert status == 200 and json.loads(body)["registered"]["status"] == "pending"
     found = [
@@ -82,7 +83,7 @@ def test_clients_that_read_nothing_cost_little(topology: Topology, report) -> No
         before = ui.state()
         for number in range(CLIENTS):
             ui.connect(f"GET /api/dskype/results?topology={topology.name}&start=beginning HTTP/1.1\nHost: localhost\n\n", reader=1 + number // 50)
-        until(lambda: ui.usage()["taken"]["streams"] == CLIENTS)
+        wait_for(lambda: ui.usage()["taken"]["streams"] == CLIENTS, PATIENCE_S, "all streams")
         reading = (
             ui.connect(f"GET /api/dskype/results?topology={topology.name}&start=beginning HTTP/1.1\nHost: localhost\n\n", reader=200) if CLIENTS < 500 else None
         )
@@ -91,9 +92,9 @@ def test_clients_that_read_nothing_cost_little(topology: Topology, report) -> No
             while got < 5000:
                 got += reading.recv(1 << 20).count(b"event: result")
         for one in ui.held:  # each has got something, and takes no more
-            until(lambda one=one: one.recv(1))
+            wait_for(lambda one=one: one.recv(1), PATIENCE_S, "an answer")
         topology.answer(2_000_000, 2_000_000 + 3000, size=4000)
-        until(lambda: ui.get("api/ui/pages")[0] == 200)
+        wait_for(lambda: ui.get("api/ui/pages")[0] == 200, PATIENCE_S, "the page of the topologies")
         after = ui.state()
         report(f"{CLIENTS} clients: {before} -> {after}")
         assert after["memory_mb"] - before["memory_mb"] < 100 + 0.8 * CLIENTS
@@ -108,7 +109,7 @@ def test_one_address_does_not_get_all_places(ui: Attacked, topology: Topology) -
     status, _, body = ui.get("metrics")
     assert status == 200 and b'dskype_reader_refusals_total{limit="streams-per-address"} 20.0' in body
     ui.let_go()
-    until(lambda: ui.usage()["taken"]["streams"] == 0)
+    wait_for(lambda: ui.usage()["taken"]["streams"] == 0, PATIENCE_S, "the end of all streams")
 
 
 def test_connections_that_never_ask_are_closed_and_do_not_keep_others_out(topology: Topology) -> None:
@@ -118,7 +119,7 @@ def test_connections_that_never_ask_are_closed_and_do_not_keep_others_out(topolo
             for _ in range(40):
                 ui.connect("GET /api/ui/pages HTTP/1.1\nHost: loc", reader=reader)
         assert ui.get("api/ui/pages")[0] == 200
-        until(lambda: ui.usage()["taken"]["connections"] == 1)
+        wait_for(lambda: ui.usage()["taken"]["connections"] == 1, PATIENCE_S, "one connection")
         refused = ui.usage()["refused"]
         assert refused["head_s"] >= 40 and sum(refused.values()) == 80  # on a slow machine some are closed before others come
 
@@ -134,7 +135,7 @@ def test_requests_write_no_control_characters_and_little_into_the_log(ui: Attack
 
 def test_half_requests_for_metrics_cost_the_process_neither_threads_nor_handles(topology: Topology, report) -> None:
     with running("metrics", "--bootstrap-servers", topology.kafka.bootstrap_servers) as metrics:
-        until(lambda: b"dskype_brokers_answer 1" in metrics.get("metrics")[2])
+        wait_for(lambda: b"dskype_brokers_answer 1" in metrics.get("metrics")[2], PATIENCE_S, "an answer of the broker")
         before = metrics.state()
         for _ in range(120 * SCALE):
             metrics.connect("GET /metrics HTTP/1.1\nHost: loc")

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from .helpers import executors, wait_for
+from tests.waiting import wait_for
+
+from .helpers import executors
 
 
 @pytest.fixture(autouse=True)

@@ -25,20 +25,7 @@ from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.reading import read_to_end
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 from dskype.topology.tuples import InRecord
-
-
-def wait_for(condition: Callable[[], Any], timeout_s: float, what: str) -> Any:
-    """Return the first true result of ``condition``; raise AssertionError after ``timeout_s`` seconds.
-
-    What the condition costs is left to what it waits for: the pauses are longer than its evaluation, but never longer than half a second.
-    """
-    deadline, began = time.monotonic() + timeout_s, time.monotonic()
-    while not (result := condition()):
-        now = time.monotonic()
-        assert now < deadline, f"{what} did not come about within {timeout_s:g} s"
-        time.sleep(min(max(0.05, 2 * (now - began)), 0.5))
-        began = time.monotonic()
-    return result
+from tests.waiting import wait_for
 
 
 def freeze(pid: int) -> None:
@@ -87,8 +74,8 @@ def output(kafka: KafkaSettings, topic: str) -> dict[str, InRecord]:
     return found
 
 
-def await_output(kafka: KafkaSettings, topic: str, n: int, timeout_s: float, what: str) -> dict[str, InRecord]:
-    """Return the de-duplicated records of a topic when there are ``n``; raise AssertionError after ``timeout_s`` seconds.
+def await_output(kafka: KafkaSettings, topic: str, n: int, limit_s: float, what: str) -> dict[str, InRecord]:
+    """Return the de-duplicated records of a topic when there are ``n``; wait as :func:`~tests.waiting.wait_for` does.
 
     Until the topic is long enough, one client asks for its length alone: reading it over and over again would take time from what is waited for.
     """
@@ -104,7 +91,7 @@ def await_output(kafka: KafkaSettings, topic: str, n: int, timeout_s: float, wha
             records = output(kafka, topic)
             return records if len(records) >= n else None
 
-        return wait_for(found, timeout_s, what)
+        return wait_for(found, limit_s, what)
 
 
 def longest_gap_s(records: dict[str, InRecord], since_ms: float, until_ms: float = inf) -> float:

@@ -13,9 +13,10 @@ from dskype.topology.config import TRANSPORTS, Config
 from dskype.topology.core.frames import encode_data, encode_segment
 from dskype.topology.planning.plan import dead_letters_topic, inbox_topic
 from dskype.topology.runtime.kafka.reading import read_to_end
+from tests.waiting import wait_for
 
 from .components import Recorder, magic_number, sum_chain, sums_expected
-from .helpers import await_output, headers, make_topic, wait_for
+from .helpers import await_output, headers, make_topic
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

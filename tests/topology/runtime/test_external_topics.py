@@ -11,8 +11,9 @@ from kafka.admin import NewPartitions
 from dskype.topology import KafkaBolt, KafkaSpout, TopologyBuilder
 from dskype.topology.config import TRANSPORTS, Config
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
+from tests.waiting import wait_for
 
-from .helpers import await_output, executors, kill, make_topic, wait_for
+from .helpers import await_output, executors, kill, make_topic
 
 EACH = 300
 

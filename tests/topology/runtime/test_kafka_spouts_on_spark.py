@@ -29,8 +29,9 @@ from dskype.topology.runtime.kafka import clients as kafka_module
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.reading import KafkaInboxReader, read_ahead
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
+from tests.waiting import wait_for
 
-from .helpers import committed, committer, driver_state, make_topic, output, wait_for
+from .helpers import committed, committer, driver_state, make_topic, output
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 MANY = 10_000

@@ -13,9 +13,9 @@ from dskype.topology.events import EventLogger
 from dskype.topology.hooks import TaskHook, WorkerHook
 from dskype.topology.metrics_consumers import MetricsConsumer
 from dskype.topology.runtime.nimbus.nimbus_topic import ClusterClient
+from tests.waiting import wait_for
 
 from .components import Diary
-from .helpers import wait_for
 
 
 def write(conf, *line):

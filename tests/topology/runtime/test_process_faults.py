@@ -19,9 +19,10 @@ from dskype.topology.planning.plan import inbox_topic
 from dskype.topology.runtime.driver.driver import TopologyDriver
 from dskype.topology.runtime.driver.watch import Janitor
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
+from tests.waiting import wait_for
 
 from .components import sum_chain, sums_expected
-from .helpers import await_output, daemons, executors, kill, longest_gap_s, make_topic, output, stand_still, supervisors, wait_for
+from .helpers import await_output, daemons, executors, kill, longest_gap_s, make_topic, output, stand_still, supervisors
 
 TOTAL, RATE = 24_000, 4_000
 STILL_S = 2

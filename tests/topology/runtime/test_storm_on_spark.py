@@ -13,9 +13,10 @@ from dskype.topology.errors import AlreadyAliveException, NotAliveException, Tra
 from dskype.topology.planning.plan import dead_letters_topic
 from dskype.topology.runtime.kafka.reading import read_to_end
 from dskype.topology.runtime.nimbus.nimbus_topic import ClusterClient
+from tests.waiting import wait_for
 
 from .components import Breaks, Diary, DiaryBolt, DiarySpout, PacedNumbers, Recorder, Split, WordCount, WordSpout, sum_chain, sums_expected
-from .helpers import await_output, executors, existing_topics, headers, kill, make_topic, wait_for
+from .helpers import await_output, executors, existing_topics, headers, kill, make_topic
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from tests.needs import install, which
+from tests.waiting import Limit, wait_for
 
 _ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 _QUIET = "--disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync --no-sandbox --disable-gpu"
@@ -83,10 +84,7 @@ class Browser:
 
     def wait(self, condition: str, secs: float = 60) -> None:
         """Wait until a JavaScript expression is true."""
-        deadline = time.monotonic() + secs
-        while not self.run(f"return Boolean({condition})"):
-            assert time.monotonic() < deadline, f"{condition}: {self.text('body')[:2000]}"
-            time.sleep(0.05)
+        wait_for(lambda: self.run(f"return Boolean({condition})"), secs, lambda: f"{condition}: {self.text('body')[:2000]}")
 
     def text(self, selector: str) -> str:
         """Return the text of an element."""
@@ -104,13 +102,13 @@ class Browser:
 
     def click(self, xpath: str) -> None:
         """Click an element as soon as it is there; look for it again if the page has shown it anew meanwhile."""
-        deadline = time.monotonic() + 60
+        limit = Limit(60)
         while True:
             try:
                 found = self._call("POST", "/element", {"using": "xpath", "value": xpath})
                 return self._call("POST", f"/element/{found[_ELEMENT]}/click")
             except RuntimeError as error:
-                if not any(what in str(error) for what in ("stale element", "no such element")) or time.monotonic() > deadline:
+                if not any(what in str(error) for what in ("stale element", "no such element")) or limit.over:
                     raise
                 time.sleep(0.05)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import time
 from urllib.request import Request, urlopen
 
 from dskype.deploy.metrics.ui_server import FollowedCluster, UiServer, UiSettings
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.testing import FeederSpout
+from tests.waiting import wait_for
 
 from .simulated_source import letters_of, word_count
 
@@ -16,10 +16,14 @@ WORDS = ["storm", "on", "spark"]
 
 
 def until(read, condition, secs=40):
-    deadline = time.monotonic() + secs
-    while not condition(found := read()):
-        assert time.monotonic() < deadline, found
-        time.sleep(0.1)
+    found = None
+
+    def fits():
+        nonlocal found
+        found = read()
+        return condition(found)
+
+    wait_for(fits, secs, lambda: f"{found}")
     return found
 
 

@@ -65,7 +65,7 @@ def check_executors(spark: Any, store: SnapshotStore, kafka: KafkaSettings, time
     """Let each of Spark's executors read and write the topology's store, and reach the brokers; compare versions.
 
     :param store: the store, which must exist.
-    :param timeout_s: how long Spark may take to provide the first slots.
+    :param timeout_s: how long Spark may take to provide the first slots, and then how long the executors may take to answer.
     :returns: the hosts that took part.
     :raises PreflightError: the test failed; the message says where and why.
     """
@@ -219,19 +219,34 @@ def _run(spark: Any, probe: Callable[..., Any], timeout_s: float) -> list[tuple[
 
 
 def _run_once(spark: Any, probe: Callable[..., Any], timeout_s: float, arrivals: _Arrivals) -> list[tuple[Any, ...]]:
-    """Run the probe as one job, with a timeout, because a job without a slot never ends by itself."""
-    context, began_s = spark.sparkContext, time.monotonic()
+    """Run the probe as one job, with one timeout for its first slot and another one for its answers: a job without a slot never ends by itself."""
+    context, group, began_s, runs = spark.sparkContext, f"probe-{uuid.uuid4().hex}", time.monotonic(), False
+
+    def run() -> list[Any]:
+        context.setJobGroup(group, "test of the executors")  # of this thread
+        return on_all_executors(spark, probe, _DDL)
+
     with ThreadPool(1) as beside:  # of daemon threads: the process ends even if Spark never answers
-        job = beside.apply_async(on_all_executors, (spark, probe, _DDL))
+        job = beside.apply_async(run)
         while not job.ready() and time.monotonic() - began_s < timeout_s:
             job.wait(_LOOK_S)
             arrivals.look()
+            if not runs and _has_slot(context, group):
+                began_s, runs = time.monotonic(), True
         if not job.ready():
-            context.cancelAllJobs()
+            context.cancelJobGroup(group)
             job.wait(10)
+            where = f"{arrivals.count} executors at {context.master}"
+            if runs:
+                raise PreflightError(
+                    f"Spark's executors have not answered within {timeout_s:g} s.",
+                    given=f"{where}, which have begun",
+                    legal="an answer of each executor",
+                    hint="a host may be overloaded, or its folder or store may not answer; topology.emulator.start.timeout.secs allows more time",
+                )
             raise PreflightError(
                 f"Spark's master has provided no task slot within {timeout_s:g} s.",
-                given=f"{arrivals.count} executors at {context.master}",
+                given=where,
                 legal="at least one executor with free cores",
                 hint="check on the master's page whether workers are registered, and whether another application holds their cores and memory",
             )
@@ -243,3 +258,11 @@ def _run_once(spark: Any, probe: Callable[..., Any], timeout_s: float, arrivals:
                 given=cause_of(str(error))[:500],
                 hint="every host needs the same Python and the same dskype at the same path, or PYSPARK_PYTHON to name it",
             ) from error
+
+
+def _has_slot(context: Any, group: str) -> bool:
+    """Tell whether a task of a group of jobs runs."""
+    tracker = context.statusTracker()
+    jobs = filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(group)))
+    stages = (tracker.getStageInfo(stage) for job in jobs for stage in job.stageIds)
+    return any(stage is not None and stage.numActiveTasks > 0 for stage in stages)

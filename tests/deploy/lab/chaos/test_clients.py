@@ -15,7 +15,7 @@ from dskype.deploy.lab.chaos.door import Door
 from dskype.deploy.lab.chaos.faults import FAULTS, usable
 from dskype.deploy.machine.broker import free_ports
 from dskype.topology.errors import DskypeError
-from tests.topology.runtime.helpers import wait_for
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.long
 

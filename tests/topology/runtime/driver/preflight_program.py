@@ -1,7 +1,8 @@
 """Asks Spark's executors, a line at a time: ``python -m tests.topology.runtime.driver.preflight_program MASTER FOLDER BROKERS``.
 
-For every line of standard input, ``folder`` or ``kafka`` and the seconds to wait, it prints ``hosts: [...]`` or the error. For ``doctor`` and an interpreter it
-prints what ``dskype doctor --master`` says of the cluster, as JSON with its exit code; the doctor starts Spark itself, in the same JVM, so these lines come last.
+For every line of standard input, ``folder`` or ``kafka`` and the seconds to wait, it prints ``hosts: [...]`` or the error. For ``taken`` it does so while
+another job has all cores, and adds what became of that job; for ``hanging`` while the executors begin their answers and never end them. For ``doctor`` and an
+interpreter it prints what ``dskype doctor --master`` says of the cluster, as JSON with its exit code; the doctor starts Spark itself, in the same JVM, so these lines come last.
 """
 
 from __future__ import annotations
@@ -11,16 +12,25 @@ import io
 import json
 import os
 import sys
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
+from unittest.mock import patch
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from dskype.deploy.cli.main import main as dskype
 from dskype.deploy.machine.spark_archive import existing_archive
 from dskype.deploy.machine.spark_classes import spark_class_path
 from dskype.topology.core.file_store import FileSnapshotStore
-from dskype.topology.runtime.driver.preflight import PreflightError, check_executors
+from dskype.topology.core.snapshots import SnapshotStore
+from dskype.topology.runtime.driver import preflight
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.spark.session import start_session
 from dskype.topology.runtime.stores.kafka_store import KafkaSnapshotStore
+from tests.waiting import wait_for
 
 from ..standalone import executors_of_minutes
 
@@ -40,12 +50,45 @@ def main(master: str, folder: str, servers: str) -> None:
             spark.stop()
             print(json.dumps(_diagnosis(master, servers, argument)), flush=True)
             continue
-        try:
-            print("hosts:", check_executors(spark, stores[kind], kafka, float(argument)), flush=True)
-        except PreflightError as error:
-            print(str(error).replace("\n", " "), flush=True)
+        if kind == "taken":
+            end = Path(folder).parent / "end"
+            with ThreadPool(1) as beside:
+                other = beside.apply_async(lambda: spark.range(0, 2, 1, 2).mapInArrow(_until(str(end)), "id long").collect())
+                wait_for(lambda: _active_tasks(spark) == 2, 120, "another job on all cores")
+                said = _ask(spark, stores["folder"], kafka, float(argument))
+                end.touch()
+                print(said, "; the other job:", sorted(row.id for row in other.get()), flush=True)
+        elif kind == "hanging":
+            with patch.object(preflight, "_probe", lambda *_: _until(folder + "-never")):
+                print(_ask(spark, stores["folder"], kafka, float(argument)), flush=True)
+        else:
+            print(_ask(spark, stores[kind], kafka, float(argument)), flush=True)
     stores["kafka"].remove()
     spark.stop()
+
+
+def _ask(spark: SparkSession, store: SnapshotStore, kafka: KafkaSettings, timeout_s: float) -> str:
+    """Return the hosts or the error, in one line."""
+    try:
+        return f"hosts: {preflight.check_executors(spark, store, kafka, timeout_s)}"
+    except preflight.PreflightError as error:
+        return str(error).replace("\n", " ")
+
+
+def _until(file: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return a function of tasks that passes rows on when there is a file."""
+
+    def wait(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        while not os.path.exists(file):
+            time.sleep(0.1)
+        yield from batches
+
+    return wait
+
+
+def _active_tasks(spark: SparkSession) -> int:
+    tracker = spark.sparkContext.statusTracker()
+    return sum(stage.numActiveTasks for stage in map(tracker.getStageInfo, tracker.getActiveStageIds()) if stage)
 
 
 def _diagnosis(master: str, servers: str, python: str) -> dict[str, str | int]:

@@ -23,9 +23,10 @@ from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 from dskype.topology.runtime.nimbus.nimbus_topic import ClusterClient
 from dskype.topology.runtime.stores.control_files import MANIFEST, ControlFileError, ResumeRefusedError
+from tests.waiting import wait_for
 
 from ..components import PacedNumbers, Recorder, RunningSum, sum_chain, sums_expected
-from ..helpers import await_output, existing_topics, make_topic, wait_for
+from ..helpers import await_output, existing_topics, make_topic
 
 
 class Unprepared(BasicBolt):

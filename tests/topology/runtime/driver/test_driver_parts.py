@@ -19,9 +19,9 @@ from dskype.topology.runtime.driver.query_keeper import QueryKeeper
 from dskype.topology.runtime.driver.state import DriverState, TopologyFailedError
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.spark.component_query import PartitionsAddedError
+from tests.waiting import wait_for
 
 from ..components import PacedNumbers, RunningSum
-from ..helpers import wait_for
 
 
 class Producer:

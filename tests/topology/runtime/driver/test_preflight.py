@@ -190,6 +190,12 @@ def test_missing_workers_a_folder_that_is_not_shared_and_another_interpreter_are
         answer = ask(90)
         assert answer.startswith("hosts: ["), answer
         assert not list(folder.iterdir()), "the probes are removed"
+        answer = ask(3, "taken")
+        assert "no task slot within 3 s" in answer and "given: '1 executors at spark://" in answer, answer
+        assert answer.endswith("; the other job: [0, 1]"), "what another topology runs in this session goes on"
+        answer = ask(3, "hanging")
+        assert "have not answered within 3 s" in answer and "which have begun" in answer and "start.timeout.secs" in answer, answer
+        assert ask(90).startswith("hosts: ["), "what hung has left its slots"
         good = json.loads(ask(sys.executable, "doctor"))
         assert (good["status"], good["code"]) == ("ok", 0), good
         assert good["detail"] == f"{cluster.url}: 2 slots on {platform.node()}; brokers and state are reached from there, versions are equal", good

@@ -19,8 +19,7 @@ from dskype.topology.runtime.driver.reports import DriverReports
 from dskype.topology.runtime.driver.watch import StallWatch, Watch
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.nimbus.liveness import DEAD_AFTER_S, SILENT_AFTER_S, HeartbeatWatch, alive_on_this_machine, describe_driver
-
-from ..helpers import wait_for
+from tests.waiting import wait_for
 
 # -- restarts -------------------------------------------------------------------------------------
 

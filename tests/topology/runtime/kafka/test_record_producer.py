@@ -23,8 +23,7 @@ from dskype.topology.runtime.driver.watch import Janitor
 from dskype.topology.runtime.kafka import connections, record_producer, write_watch
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.write_watch import WriteWatch
-
-from ..helpers import wait_for
+from tests.waiting import wait_for
 
 Error = confluent_kafka.KafkaError
 

@@ -28,8 +28,9 @@ from dskype.topology.runtime.nimbus.nimbus_topic import ClusterClient, NimbusSer
 from dskype.topology.runtime.stores import kafka_store
 from dskype.topology.runtime.stores.kafka_store import KafkaSnapshotStore
 from dskype.topology.runtime.transport.record_writer import RecordWriter
+from tests.waiting import wait_for
 
-from ..helpers import freeze, make_topic, wait_for
+from ..helpers import freeze, make_topic
 from ..nimbus.test_nimbus_topic import Backend, word_topology
 
 pytestmark = pytest.mark.product

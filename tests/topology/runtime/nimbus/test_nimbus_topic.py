@@ -25,9 +25,10 @@ from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 from dskype.topology.runtime.nimbus import liveness, nimbus_topic
 from dskype.topology.runtime.nimbus.nimbus_topic import NIMBUS_TOPIC, ClusterClient, NimbusService, load_removed, load_states, watch_drivers
+from tests.waiting import wait_for
 
 from ..components import PacedNumbers, RunningSum
-from ..helpers import existing_topics, freeze, wait_for
+from ..helpers import existing_topics, freeze
 
 
 @pytest.fixture

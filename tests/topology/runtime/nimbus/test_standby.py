@@ -24,8 +24,8 @@ from dskype.topology.runtime.stores import kept_files
 from dskype.topology.runtime.stores.choice import ship_files
 from dskype.topology.runtime.stores.control_files import FIRST_OFFSETS, MANIFEST, Manifest, write_json
 from dskype.topology.runtime.stores.shared_files import SharedFiles
+from tests.waiting import wait_for
 
-from ..helpers import wait_for
 from ..stores.test_kept_files import plan_of
 
 DRIVER = {"host": "one", "pid": 1, "machine": "one", "started": 5}

@@ -5,13 +5,15 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from dskype.topology.background import BackgroundError
 from dskype.topology.errors import FatalError
 from dskype.topology.runtime.processes.background import ForkedWork
+from tests.waiting import wait_for
+
+from ..helpers import alive
 
 LARGE = 3_000_000
 """Bytes: more than fit into a pipe."""
@@ -76,10 +78,7 @@ print(work._pid, flush=True)
 os.kill(os.getpid(), 9)
 """
     pid = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False).stdout)
-    deadline = time.monotonic() + 20
-    while (stat := Path(f"/proc/{pid}/stat")).exists() and stat.read_text().split()[2] != "Z":
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for(lambda: not alive({pid}), 20, f"the end of process {pid}")
 
 
 def test_it_ends_when_nobody_asks_for_its_result_any_more_and_not_when_a_fork_forgets_it():

@@ -14,8 +14,7 @@ import pytest
 
 from dskype.topology.runtime.processes.daemon import _quiet_main
 from dskype.topology.runtime.transport.wire import SUPERVISOR_VARIABLE
-
-from ..helpers import wait_for
+from tests.waiting import wait_for
 
 
 def end_of_input(infile, outfile):

@@ -34,9 +34,10 @@ from dskype.topology.runtime.processes.resident import _Resident
 from dskype.topology.runtime.transport.leases import SupersededError
 from dskype.topology.testing import TestWordSpout
 from tests.topology.simulated.fault_topologies import TOPOLOGIES
+from tests.waiting import wait_for
 
 from ..components import Recorder
-from ..helpers import alive, make_topic, wait_for
+from ..helpers import alive, make_topic
 
 
 class Stand:

@@ -7,9 +7,10 @@ from collections import Counter
 
 from dskype.topology.config import Config
 from dskype.topology.planning.plan import inbox_topic
+from tests.waiting import wait_for
 
 from ..components import sum_chain, sums_expected
-from ..helpers import make_topic, output, wait_for
+from ..helpers import make_topic, output
 
 TOTAL, RATE = 12_000, 800
 

@@ -14,8 +14,7 @@ from pathlib import Path
 
 from dskype.deploy.machine.broker import free_ports
 from dskype.deploy.machine.processes import spawn_tied
-
-from ..helpers import wait_for
+from tests.waiting import wait_for
 
 _KEY, _SECRET = "key", "secret"
 
