@@ -10,6 +10,7 @@ import itertools
 import signal
 import threading
 import time
+from collections.abc import Mapping
 from contextlib import closing
 
 import pytest
@@ -142,12 +143,16 @@ def test_two_workers_give_exact_results_though_hosts_die_stand_still_and_come_ba
         """Wait until so many further messages have been handled."""
         feed.wait_for(feed.watermark() + n, timeout_s)
 
+    def rebalance(workers: int | None = None, counts: Mapping[str, int] | None = None) -> None:
+        """Rebalance the topology; its driver may be busy with a host that is lost."""
+        ClusterClient(kafka).send({"name": name, "event": "REBALANCE", "wait_secs": 0, "workers": workers, "executors": counts or {}}, timeout_s=600)
+
     try:
         with driver(**arguments) as first:
             publisher = Publisher(feed, messages.records())
             feed.wait_for(200)
             wait_for(lambda: (more(100), all(w.components() for w in workers))[1], 240, "work on both hosts")
-            ClusterClient(kafka).send({"name": name, "event": "REBALANCE", "wait_secs": 0, "workers": None, "executors": {"message-bolt": 2}})
+            rebalance(counts={"message-bolt": 2})
             wait_for(lambda: [len(executors("message-bol", w.process.pid)) for w in workers] == [1, 1], 240, "one executor of the message bolt on each host")
             workers[0].signal(signal.SIGKILL)  # a host is lost, and another one comes
             more(500)
@@ -159,7 +164,7 @@ def test_two_workers_give_exact_results_though_hosts_die_stand_still_and_come_ba
                 nonlocal due_s
                 if time.monotonic() - began_s >= due_s:
                     due_s = next(rebalances)
-                    ClusterClient(kafka).send({"name": name, "event": "REBALANCE", "wait_secs": 0, "workers": None, "executors": {}})
+                    rebalance()
                 more(100)
                 return bool(workers[2].components())
 
@@ -169,7 +174,7 @@ def test_two_workers_give_exact_results_though_hosts_die_stand_still_and_come_ba
             more(300)
             workers[1].signal(signal.SIGCONT)
             more(300)
-            ClusterClient(kafka).send({"name": name, "event": "REBALANCE", "wait_secs": 0, "workers": 1, "executors": {}})
+            rebalance(workers=1)
             more(300)
             with driver("standing by", **{**arguments, "folder": str(state / "two"), "host": "two", "standby": True}) as standby:
                 more(300)

@@ -469,7 +469,8 @@ class ClusterClient:
                     _send(producer, f"{_COMMAND}{identity}", None).get()
                     return False
         raise KafkaTimeoutError(
-            f"topology {name!r} did not answer within {timeout_s:g} s; expected an answer to {command['event']}; hint: see the log of its process"
+            f"topology {name!r} did not answer within {timeout_s:g} s; expected an answer to {command['event']}; "
+            "hint: its process runs and may still do it; see its log"
         )
 
     def _remove_left_over(self, record: Mapping[str, Any]) -> None:
