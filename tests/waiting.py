@@ -38,7 +38,7 @@ class Limit:
         return self._left_s < 0
 
 
-def wait_for(condition: Callable[[], Any], limit_s: float, what: str | Callable[[], str]) -> Any:
+def wait_for(condition: Callable[[], Any], limit_s: float = 60, what: str | Callable[[], str] = "the condition") -> Any:
     """Return the first true result of ``condition``; raise AssertionError after ``limit_s`` seconds (see :class:`Limit`).
 
     What the condition costs is left to what it waits for: the pauses are longer than its evaluation, but never longer than half a second.

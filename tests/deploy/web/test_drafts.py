@@ -16,10 +16,10 @@ from dskype.deploy.web.drafts import Newest, checked, tried
 from dskype.spouts.expression_parser import parse
 from dskype.spouts.text import Tokenizer
 from tests import naive
+from tests.waiting import wait_for
 
 from .scene import run_plan
 from .server import get
-from .test_result_feed import until
 
 CONF = {
     "dskype.attributes": {"price": "number", "tags": {"type": "strings", "required": True}},
@@ -79,7 +79,7 @@ def test_a_draft_says_how_many_of_the_newest_messages_it_would_have_matched(kafk
     assert draft(served, region=circle)["examples"] == [{"message_id": "0-2", "text": "museums"}]
     assert draft(served, region={**circle, "radius_m": 1000})["matched"] == 0
     write(kafka, topics, text="one more for coffee", attributes={"tags": []})
-    until(lambda: draft(served, expression="one AND more")["matched"] == 1)
+    wait_for(lambda: draft(served, expression="one AND more")["matched"] == 1)
 
 
 def test_a_draft_that_would_be_refused_says_why_and_where(kafka, served):

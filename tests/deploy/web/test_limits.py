@@ -22,10 +22,11 @@ from dskype.deploy.web import directory, feeds
 from dskype.deploy.web.extension import make_extension
 from dskype.topology.ui import budget
 from dskype.topology.ui.budget import Budget, check_wanted
+from tests.waiting import wait_for
 
 from ..connections import opened, rest
 from .server import TOKEN, Events, get, post
-from .test_result_feed import delta, until, write_result
+from .test_result_feed import delta, write_result
 
 
 @contextmanager
@@ -109,7 +110,7 @@ def test_few_answers_read_whole_topics_at_once_few_wait_for_them_and_the_rest_is
     with serving(kafka, source, topic_reads=2, topic_reads_waiting=3) as server:
         asked = [connect(server, b"GET /api/dskype/subscription?id=a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n") for _ in range(5)]
         assert begun.acquire(timeout=30) and begun.acquire(timeout=30)
-        until(lambda: server.usage.requests.taken == 5)
+        wait_for(lambda: server.usage.requests.taken == 5)
         status, headers, text = ask(server, "api/dskype/subscription?id=a")
         assert status == 503 and headers["Retry-After"] == "5" and "read whole topics" in text
         assert ask(server, "api/v1/topology/summary")[0] == ask(server, "api/dskype/topologies")[0] == 200
@@ -148,13 +149,13 @@ def test_work_for_clients_that_have_gone_ends_also_in_its_thread(kafka, source, 
     with serving(kafka, source, topic_reads=2) as server:
         asked = [connect(server, f"GET /api/dskype/subscription?id={i} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()) for i in range(15)]
         working = {begun.get(timeout=30), begun.get(timeout=30)}
-        until(lambda: server.usage.requests.taken == 15)
+        wait_for(lambda: server.usage.requests.taken == 15)
         for i in sorted(range(15), key=working.__contains__):  # those that work last: their places are free only when nobody waits
             if i in working:
-                until(lambda: server.usage.requests.taken <= 2)
+                wait_for(lambda: server.usage.requests.taken <= 2)
             asked[i].close()
         assert ended.acquire(timeout=30) and ended.acquire(timeout=30)
-        until(lambda: server.usage.requests.taken == 0)
+        wait_for(lambda: server.usage.requests.taken == 0)
         assert begun.empty()  # those that waited never began
         monkeypatch.setattr(directory.Directory, "entries", lambda *_, **more: [])
         assert get(server, "subscription?id=a")["registered"] is None
@@ -238,24 +239,24 @@ def test_a_connection_that_does_not_send_a_whole_request_is_closed(kafka, source
         for begin in (b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: localhost\r\nX: "):
             assert rest(connect(server, begin)) == b""
         assert server.usage.refused == {"head_s": 3}
-        until(lambda: server.usage.connections.taken == 0)
+        wait_for(lambda: server.usage.connections.taken == 0)
 
 
 def test_connections_beyond_the_limits_are_told_so_and_others_get_in(kafka, source):
     with serving(kafka, source, connections=5, connections_per_address=3) as server:
         request = b"GET /api/ui/pages HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         held = [connect(server) for _ in range(3)]
-        until(lambda: server.usage.connections.taken == 3)
+        wait_for(lambda: server.usage.connections.taken == 3)
         refused = rest(connect(server, request))
         assert refused.startswith(b"HTTP/1.1 429 Busy") and b"Retry-After: 5" in refused and b"connections-per-address" in refused
         assert b"200 OK" in rest(connect(server, request, source="127.0.0.2"))
-        until(lambda: server.usage.connections.taken == 3)
+        wait_for(lambda: server.usage.connections.taken == 3)
         held += [connect(server, source="127.0.0.2") for _ in range(2)]
-        until(lambda: server.usage.connections.taken == 5)
+        wait_for(lambda: server.usage.connections.taken == 5)
         assert rest(connect(server, request, source="127.0.0.3")).startswith(b"HTTP/1.1 503 Busy")
         for one in held:
             one.close()
-        until(lambda: server.usage.connections.taken == 0)
+        wait_for(lambda: server.usage.connections.taken == 0)
         assert server.usage.refused == {"connections_per_address": 1, "connections": 1}
 
 
@@ -269,8 +270,8 @@ def test_a_client_that_takes_nothing_is_cut_off_and_goes_on_from_its_last_id(kaf
         assert name == "following"
         for i in range(3000):
             kafka.broker.write(topics.results, "a", delta("a", i, meta="x" * 4000), headers=[("result-id", str(i))])
-        until(lambda: server.usage.refused == {"stall_s": 1})
-        until(lambda: server.usage.streams.taken == server.usage.connections.taken == 0)
+        wait_for(lambda: server.usage.refused == {"stall_s": 1})
+        wait_for(lambda: server.usage.streams.taken == server.usage.connections.taken == 0)
         stuck.close()
         again = Events(server, "results", last)
         assert again.next()[0] == "following"

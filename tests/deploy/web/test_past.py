@@ -13,9 +13,10 @@ from dskype.deploy.web.feeds import Feeds
 from dskype.deploy.web.past import PastReaders
 from dskype.topology.errors import TopologyError
 from dskype.topology.ui.budget import Budget
+from tests.waiting import wait_for
 
 from .memory_kafka import MemoryKafka
-from .test_result_feed import NoTopologies, at_least, numbers, take, until, write_result
+from .test_result_feed import NoTopologies, at_least, numbers, take, write_result
 
 
 @pytest.fixture
@@ -28,7 +29,7 @@ def readers(kafka):
     made = PastReaders(kafka, 2)
     yield made
     made.close()
-    until(lambda: kafka.broker.open_consumers == 0)
+    wait_for(lambda: kafka.broker.open_consumers == 0)
 
 
 def turn(readers, owner, topics, start="beginning"):
@@ -85,7 +86,7 @@ def test_a_consumer_that_fails_is_closed_and_idle_ones_are_after_a_while(kafka, 
     monkeypatch.setattr(past, "_LOOK_S", 0.01)
     monkeypatch.setattr(past, "_SPARE_S", 0.05)
     turn(readers, "a", topics)  # a client that takes nothing more
-    until(lambda: kafka.broker.open_consumers == 0)
+    wait_for(lambda: kafka.broker.open_consumers == 0)
     readers.close()
     with pytest.raises(TopologyError, match="stopping"):
         turn(readers, "a", topics)
@@ -113,7 +114,7 @@ def test_many_clients_that_take_nothing_share_few_consumers_and_all_get_everythi
     asyncio.run(scene())
     assert max(highest) <= 3 + 2  # and those of the tail and of the list of subscriptions
     feeds.close()
-    until(lambda: kafka.broker.open_consumers == 0)
+    wait_for(lambda: kafka.broker.open_consumers == 0)
 
 
 def test_a_slow_client_whose_consumer_others_took_gets_every_result_once(kafka):
@@ -137,7 +138,7 @@ def test_a_slow_client_whose_consumer_others_took_gets_every_result_once(kafka):
 
     asyncio.run(scene())
     feeds.close()
-    until(lambda: kafka.broker.open_consumers == 0)
+    wait_for(lambda: kafka.broker.open_consumers == 0)
 
 
 @pytest.mark.long
@@ -152,14 +153,14 @@ def test_what_waits_for_all_clients_together_is_bounded_and_nothing_is_lost(kafk
             await client.next()
         for i in range(400):
             write_result(kafka, topics, "a", i, meta="x" * 4000)
-        until(lambda: feed._results.positions()[topics.results, 0] == 400)
+        wait_for(lambda: feed._results.positions()[topics.results, 0] == 400)
         assert feed._results.queued_bytes <= (1 << 20) + 10 * (64 << 10) and any(client.left for client in slow)
         for client in slow:
             assert numbers(await take(client, at_least(400))) == list(range(400))
         assert feed._results.queued_bytes == 0
         for i in range(400, 410):
             write_result(kafka, topics, "a", i, meta="x" * 4000)
-        until(lambda: feed._results.positions()[topics.results, 0] == 410)
+        wait_for(lambda: feed._results.positions()[topics.results, 0] == 410)
         for client in slow:
             client.close()
         assert feed._results.queued_bytes == 0 and not feed._results._by_subscription

@@ -11,11 +11,11 @@ from urllib.parse import quote
 import pytest
 
 from dskype.deploy.web import answers
+from tests.waiting import wait_for
 
 from .pages import fill
 from .scene import HALF_LIFE, run_plan
 from .server import get
-from .test_result_feed import until
 
 FIELDS = {"text": "lake park", "lat": 43.04, "lon": -87.9, "k": 2, "alpha": 0.5}
 FOUND = [
@@ -34,7 +34,7 @@ def with_topics(kafka):
 def answer(kafka, topics, asked, **more):
     """Write the answers of two tasks to the search with a number, as soon as it comes; return the search."""
     log = kafka.broker.logs[topics.searches, 0]
-    until(lambda: len(log) > asked)
+    wait_for(lambda: len(log) > asked)
     for task, results in ((4, FOUND[:1]), (5, FOUND[1:])):
         part = {"v": 1, "search": log[asked].key.decode(), "task": task, "tasks": [4, 5], "watermark": 7, **more, "results": results}
         kafka.broker.write(topics.answers, log[asked].key, json.dumps(part).encode())

@@ -19,11 +19,12 @@ from dskype.spouts.records import RecordError
 from dskype.topology.nimbus.observing import Contact
 from dskype.topology.ui.budget import Budget
 from dskype.topology.ui.events import Event
+from tests.waiting import wait_for
 
 from .memory_kafka import MemoryKafka, Producer
 from .scene import run_plan
 from .server import TOKEN, Events, get, post
-from .test_result_feed import delta, until, write_result
+from .test_result_feed import delta, write_result
 
 PARK = {"id": "park", "type": "topk", "text": "lake park", "lat": 43.04, "lon": -87.9, "k": 2, "alpha": 0.5}
 
@@ -250,7 +251,7 @@ def test_a_receiver_that_does_not_read_holds_nobody_up(kafka, served):
     assert [stuck.next()[2]["watermark"] for _ in range(3000)] == got  # and nothing of it is lost
     for events in (stuck, reading):
         events.close()
-    until(lambda: kafka.broker.open_consumers <= 1)  # only the one that stays for a while
+    wait_for(lambda: kafka.broker.open_consumers <= 1)  # only the one that stays for a while
 
 
 def test_more_clients_than_the_limit_are_turned_away_until_one_goes(kafka, source):
@@ -268,12 +269,12 @@ def test_more_clients_than_the_limit_are_turned_away_until_one_goes(kafka, sourc
         assert status == 503 and "Too many clients follow" in answer["errorMessage"] and "--limit streams=N" in answer["errorMessage"]
         assert server.usage.refused == {"streams": 3} and server.usage.streams.taken == 2
         stuck.close()
-        until(lambda: server.usage.streams.taken == 1)
+        wait_for(lambda: server.usage.streams.taken == 1)
         again = Events(server, "results")
         assert again.next()[0] == "following"
         for events in (again, other):
             events.close()
-        until(lambda: server.usage.streams.taken == 0)
+        wait_for(lambda: server.usage.streams.taken == 0)
 
 
 def test_pages_and_files_are_served_and_nothing_else(served):
@@ -373,7 +374,7 @@ def test_events_that_were_refused_while_they_were_prepared_are_given_up(kafka, s
         source.answer = Contact(False, 1, 7.0)
         assert asked.result(timeout=30)[0] == 503
     go.set()
-    until(lambda: followers and followers[0].closed)
+    wait_for(lambda: followers and followers[0].closed)
 
 
 def test_a_server_that_has_just_started_waits_until_it_knows_whether_the_brokers_answer(served, source):

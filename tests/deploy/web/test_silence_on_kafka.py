@@ -27,9 +27,10 @@ from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
 from dskype.topology.runtime.nimbus.liveness import describe_driver
 from dskype.topology.runtime.nimbus.nimbus_topic import NIMBUS_TOPIC, ClusterClient
 from tests.topology.runtime.helpers import freeze
+from tests.waiting import wait_for
 
 from .server import TOKEN, Events, view
-from .test_result_feed import delta, until
+from .test_result_feed import delta
 
 NAME = "dskype"
 
@@ -141,7 +142,7 @@ def scraped(exporter):
 
 def test_a_broker_that_stands_still_is_seen_by_pages_answers_events_metrics_and_commands(broker, kafka, driver, served):
     with Exporter(kafka) as exporter:
-        until(lambda: health_of(served) == "running" and scraped(exporter).get("dskype_topology_healthy") == 1)
+        wait_for(lambda: health_of(served) == "running" and scraped(exporter).get("dskype_topology_healthy") == 1)
         assert asked(served, "api/dskype/topologies") == (200, {"topologies": [NAME]}) and scraped(exporter)["dskype_brokers_answer"] == 1
         events = Events(served, "results")
         assert events.next()[0] == "following"
@@ -150,19 +151,19 @@ def test_a_broker_that_stands_still_is_seen_by_pages_answers_events_metrics_and_
         assert data["watermark"] == 1
         with standing_still(broker), ThreadPoolExecutor(40) as pool:
             hanging = [pool.submit(asked, served, "api/dskype/subscription?id=a") for _ in range(40)]
-            until(lambda: any("The brokers have not answered for" in what for what in problems(served)))
+            wait_for(lambda: any("The brokers have not answered for" in what for what in problems(served)))
             assert {one.result(60)[0] for one in hanging} == {503}
             for path in ("topologies", "subscriptions", "measures", "results", "partitions"):
                 assert asked(served, f"api/dskype/{path}")[0] == 503, path
             assert health_of(served) == "unknown" and asked(served, "api/v1/nimbus/summary")[1]["nimbuses"][0]["status"] == "Offline"
-            until(lambda: scraped(exporter)["dskype_brokers_answer"] == 0 and scraped(exporter)["dskype_topology_healthy"] == 0)
+            wait_for(lambda: scraped(exporter)["dskype_brokers_answer"] == 0 and scraped(exporter)["dskype_topology_healthy"] == 0)
             with pytest.raises(AssertionError, match="the stream has ended"):
                 while True:
                     events.next()
             topologies, silence = status._topologies(broker.bootstrap_servers, 10)
             assert topologies == [] and "does not answer within 5 s" in silence
-        until(lambda: problems(served) == [] and health_of(served) == "running")
-        until(lambda: scraped(exporter)["dskype_brokers_answer"] == scraped(exporter)["dskype_topology_healthy"] == 1)
+        wait_for(lambda: problems(served) == [] and health_of(served) == "running")
+        wait_for(lambda: scraped(exporter)["dskype_brokers_answer"] == scraped(exporter)["dskype_topology_healthy"] == 1)
         write_result(kafka, 2)
         events.close()
         again = Events(served, "results", last)
@@ -172,12 +173,12 @@ def test_a_broker_that_stands_still_is_seen_by_pages_answers_events_metrics_and_
 
 def test_a_driver_that_is_dumb_is_seen_although_its_process_is_there(kafka, driver, served):
     with Exporter(kafka) as exporter:
-        until(lambda: health_of(served) == "running" and scraped(exporter).get("dskype_topology_healthy") == 1)
-        until(lambda: listed(kafka) == [(True, "running")])  # each reader finds it out by itself
+        wait_for(lambda: health_of(served) == "running" and scraped(exporter).get("dskype_topology_healthy") == 1)
+        wait_for(lambda: listed(kafka) == [(True, "running")])  # each reader finds it out by itself
         driver.fall_dumb()
-        until(lambda: health_of(served) == "silent" and scraped(exporter)["dskype_topology_healthy"] == 0)
+        wait_for(lambda: health_of(served) == "silent" and scraped(exporter)["dskype_topology_healthy"] == 0)
         assert any(f"Topology {NAME} is silent: its process has written nothing for" in what for what in problems(served))
-        until(lambda: listed(kafka) == [(True, "silent")])
+        wait_for(lambda: listed(kafka) == [(True, "silent")])
         driver.dumb.clear()
-        until(lambda: health_of(served) == "running" and problems(served) == [] and scraped(exporter)["dskype_topology_healthy"] == 1)
-        until(lambda: listed(kafka) == [(True, "running")])
+        wait_for(lambda: health_of(served) == "running" and problems(served) == [] and scraped(exporter)["dskype_topology_healthy"] == 1)
+        wait_for(lambda: listed(kafka) == [(True, "running")])

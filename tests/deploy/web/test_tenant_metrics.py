@@ -27,7 +27,6 @@ from tests.deploy.metrics.prometheus_server import prometheus, promtool
 from tests.waiting import wait_for
 
 from .server import TOKEN, Events
-from .test_result_feed import until
 from .test_tenants import FILTER, auth, register, result, shared, status
 from .test_webhooks import Receiver
 
@@ -77,7 +76,7 @@ def test_prometheus_reads_with_the_operators_token_what_tenants_were_sent_and_st
         result(kafka, topics, "a1", "0-0", f"m{number}")
         assert events.next()[2]["message"] == f"m{number}"
     metrics = f"{server.url}metrics"
-    until(lambda: counted(scraped(metrics, **auth("operator"))).get(("results_total", "dskype", "acme")) == 3)
+    wait_for(lambda: counted(scraped(metrics, **auth("operator"))).get(("results_total", "dskype", "acme")) == 3)
     text = scraped(metrics, **auth("operator"))
     assert counted(text)["results_delayed_total", "dskype", "acme"] == 2 and "dskype_reader_refusals_total" in text
     assert promtool("check", "metrics", text=text).returncode == 0
@@ -102,7 +101,7 @@ def test_webhooks_count_what_arrived_and_other_machines_need_a_token_to_read_it(
     delivery = running._delivery(Webhook("w", receiver.url, (b"0123456789abcdef",), start="beginning", tenant="bolt"))
     thread = threading.Thread(target=delivery.run, daemon=True)
     thread.start()
-    until(lambda: delivery.counts().results == 3)
+    wait_for(lambda: delivery.counts().results == 3)
     with closing(serve_collectors([running.sent], "127.0.0.1", 0, lines.append)):
         (url,) = re.findall(r"^metrics: (http://127\.0\.0\.1:\d+/metrics)$", lines[0])
         assert counted(scraped(url)) == {("results_total", "dskype", "bolt"): 3, ("results_delayed_total", "dskype", "bolt"): 0}

@@ -27,10 +27,10 @@ from dskype.spouts.settings import Settings
 from dskype.spouts.tenants import Quota
 from dskype.topology.errors import IllegalArgumentException, TopologyError
 from dskype.topology.ui.events import Event
+from tests.waiting import wait_for
 
 from .memory_kafka import client_of
 from .server import TOKEN, Events, get, post
-from .test_result_feed import until
 from .test_webhooks import Receiver
 
 TENANTS = {"acme": "token-of-acme-0123456789", "bolt": "token-of-bolt-0123456789"}
@@ -300,10 +300,10 @@ def test_a_webhook_of_a_tenant_gets_its_results_alone(kafka, tmp_path, paced):
     delivery.keep_to(partial(Directory(client, tenants=True, states=False).owned, "bolt"), rate)
     thread = threading.Thread(target=delivery.run, daemon=True)
     thread.start()
-    until(lambda: delivery.counts().results == 2)
+    wait_for(lambda: delivery.counts().results == 2)
     result(kafka, topics, "shared", "0-0", "late-of-acme")
     result(kafka, topics, "mine", "0-1", "last")
-    until(lambda: delivery.counts().results == 3)
+    wait_for(lambda: delivery.counts().results == 3)
     stop.set()
     thread.join(60)
     assert sum(rate.asked) == sum(results for results, _ in rate.counted) == 3

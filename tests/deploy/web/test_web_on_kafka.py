@@ -20,8 +20,9 @@ from dskype.deploy.web.webhooks import Webhooks
 from dskype.spouts.topics import Topics
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.reading import read_to_end
+from tests.waiting import wait_for
 
-from .test_result_feed import NoTopologies, at_least, delta, numbers, take, until
+from .test_result_feed import NoTopologies, at_least, delta, numbers, take
 from .test_webhooks import KEY, Receiver
 
 
@@ -77,10 +78,10 @@ def test_webhooks_keep_their_place_and_make_their_topic(kafka, topology, tmp_pat
     write(kafka, topology, 0, 100)
     said: list[str] = []
     with Webhooks(kafka, topology, [one], said.append, tmp_path) as webhooks:
-        until(lambda: webhooks.counts()["w"].results == 100)
+        wait_for(lambda: webhooks.counts()["w"].results == 100)
         receiver.statuses = [500]
         write(kafka, topology, 100, 102)
-        until(lambda: webhooks.counts()["w"].dead > 0 and len(receiver.results()) >= 104)
+        wait_for(lambda: webhooks.counts()["w"].dead > 0 and len(receiver.results()) >= 104)
     assert said[-1].startswith("w: 100 results")
     letters = read_to_end(kafka, letters_topic(topology))
     buried = [result["watermark"] for letter in letters for result in json.loads(letter.value)["results"]]
@@ -88,7 +89,7 @@ def test_webhooks_keep_their_place_and_make_their_topic(kafka, topology, tmp_pat
     before = len(receiver.results())
     write(kafka, topology, 102, 110)
     with Webhooks(kafka, topology, [one], said.append, tmp_path):
-        until(lambda: len(receiver.results()) - before >= 110 - 100 - len(buried))
+        wait_for(lambda: len(receiver.results()) - before >= 110 - 100 - len(buried))
     assert sorted(set(receiver.results()[:100])) == list(range(100))
     assert sorted({*buried, *receiver.results()[before:]}) == list(range(100, 110))
     receiver.close()
@@ -122,9 +123,9 @@ def test_digests_lose_and_repeat_nothing_though_the_process_is_killed(kafka, top
         write(kafka, topology, 100 * number, 100 * number + 100)  # half of them of each subscription
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         try:
-            until(lambda: len(got("results")) == 50 * number + 50)
+            wait_for(lambda: len(got("results")) == 50 * number + 50)
             if number == 3:
-                until(lambda: sum(digest["total"] for digest in got("digests")) == 200)
+                wait_for(lambda: sum(digest["total"] for digest in got("digests")) == 200)
         finally:
             process.kill()
             process.wait()
@@ -136,6 +137,6 @@ def test_digests_lose_and_repeat_nothing_though_the_process_is_killed(kafka, top
     one = Webhook("w", receiver.url, (KEY,), start="beginning")
     write(kafka, topology, 400, 500)
     with Webhooks(kafka, topology, [one], print, tmp_path / "state"):
-        until(lambda: len(got("results")) == 300)
+        wait_for(lambda: len(got("results")) == 300)
     assert sorted(result["watermark"] for result in got("results")) == [*range(1, 400, 2), *range(400, 500)] and len(got("digests")) == len(digests)
     receiver.close()

@@ -20,9 +20,10 @@ from dskype.deploy.web.deliveries import Delivery, group_of, letters_topic
 from dskype.deploy.web.webhook_delivery import Sender, pause_s
 from dskype.deploy.web.webhook_settings import Webhook, parse_webhooks
 from dskype.topology.errors import IllegalArgumentException
+from tests.waiting import wait_for
 
 from .memory_kafka import MemoryKafka, client_of
-from .test_result_feed import delta, until, write_result
+from .test_result_feed import delta, write_result
 
 SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef").decode()
 KEY = b"0123456789abcdef"
@@ -111,7 +112,7 @@ def test_ids_of_64_bits_are_texts_as_well(kafka, receiver):
     value = {"v": 1, "subscription": "a", "watermark": 0, "op": "match", "message": 1588987262754234369}
     kafka.broker.write(topics.results, "a", json.dumps(value).encode(), headers=[("result-id", "x")])
     with delivering(kafka, webhook(receiver.url)):
-        until(lambda: receiver.results() == [0])
+        wait_for(lambda: receiver.results() == [0])
     assert [r["message_id"] for r in receiver.requests[0][1]["results"]] == ["1588987262754234369"]
 
 
@@ -120,7 +121,7 @@ def test_results_arrive_signed_and_in_order(kafka, receiver):
     for i in range(250):
         write_result(kafka, topics, "ab"[i % 2], i)
     with delivering(kafka, webhook(receiver.url, subscriptions=frozenset("a"), batch=50)) as (deliveries, said):
-        until(lambda: committed(kafka, topics) == 250)
+        wait_for(lambda: committed(kafka, topics) == 250)
         assert receiver.results() == list(range(0, 250, 2)) and [len(body["results"]) for _, body, _ in receiver.requests] == [50, 50, 25]
         assert deliveries[0].counts() == (3, 125, 0, 0) and said == []
     headers, body, raw = receiver.requests[0]
@@ -135,7 +136,7 @@ def test_a_failing_receiver_is_asked_again_and_gets_everything_once(kafka):
     for i in range(4):
         write_result(kafka, topics, "a", i)
     with delivering(kafka, webhook(receiver.url, batch=2)) as (deliveries, said):
-        until(lambda: committed(kafka, topics) == 4)
+        wait_for(lambda: committed(kafka, topics) == 4)
         assert receiver.results() == [0, 1, 0, 1, 0, 1, 0, 1, 2, 3, 2, 3]
         assert deliveries[0].counts() == (2, 4, 4, 0)
         assert "answers 500; attempt 1 of 8" in said[0] and "answers again" in said[3]
@@ -150,7 +151,7 @@ def test_what_cannot_be_delivered_becomes_a_dead_letter_and_the_rest_goes_on(kaf
     for i in range(2):
         write_result(kafka, topics, "a", i)
     with delivering(kafka, webhook(receiver.url, batch=1, attempts=3)) as (deliveries, said):
-        until(lambda: committed(kafka, topics) == 2)
+        wait_for(lambda: committed(kafka, topics) == 2)
         assert deliveries[0].counts() == (1, 1, attempts - 1, 1)
     assert receiver.results() == [0] * attempts + [1]
     (letter,) = kafka.broker.logs[letters_topic("dskype"), 0]
@@ -165,7 +166,7 @@ def test_a_receiver_that_is_not_there_is_a_failure_like_any_other(kafka, receive
     topics = kafka.topology()
     write_result(kafka, topics, "a", 0)
     with delivering(kafka, webhook(receiver.url, attempts=2)) as (deliveries, said):
-        until(lambda: deliveries[0].counts().dead == 1)
+        wait_for(lambda: deliveries[0].counts().dead == 1)
     assert "Connection refused" in said[0]
 
 
@@ -175,11 +176,11 @@ def test_a_slow_receiver_holds_up_no_other(kafka, receiver):
     with delivering(kafka, webhook(slow.url, timeout_s=60), Webhook("fast", receiver.url, (KEY,), start="beginning")):
         for i in range(20):
             write_result(kafka, topics, "a", i)
-        until(lambda: receiver.results() == list(range(20)))
-        until(lambda: len(slow.requests) == 1)
+        wait_for(lambda: receiver.results() == list(range(20)))
+        wait_for(lambda: len(slow.requests) == 1)
         assert committed(kafka, topics) == 0
         slow.answering.set()
-        until(lambda: slow.results() == list(range(20)))
+        wait_for(lambda: slow.results() == list(range(20)))
     slow.close()
 
 
@@ -188,11 +189,11 @@ def test_a_stop_while_it_waits_loses_nothing_and_buries_nothing(kafka):
     for i in range(3):
         write_result(kafka, topics, "a", i)
     with delivering(kafka, webhook(receiver.url, backoff_s=3600, backoff_max_s=3600)) as (_, said):
-        until(lambda: said)
+        wait_for(lambda: said)
     assert committed(kafka, topics) == 0 and not kafka.broker.logs[letters_topic("dskype"), 0]
     receiver.statuses = [200]
     with delivering(kafka, webhook(receiver.url)):
-        until(lambda: committed(kafka, topics) == 3)
+        wait_for(lambda: committed(kafka, topics) == 3)
     assert receiver.results() == [0, 1, 2] * 2
     receiver.close()
 
@@ -202,12 +203,12 @@ def test_a_record_of_many_matches_is_continued_within_it(kafka):
     value = {"v": 1, "message": "m", "watermark": 7, "task": 0, "subscriptions": [f"s{i}" for i in range(10)]}
     kafka.broker.write(topics.matches, "m", json.dumps(value).encode(), headers=[("result-id", "g")])
     with delivering(kafka, webhook(receiver.url, batch=3, backoff_s=3600, backoff_max_s=3600)) as (_, said):
-        until(lambda: said)
+        wait_for(lambda: said)
     place = kafka.broker.committed[group_of("dskype", "w"), (topics.matches, 0)]
     assert (place.offset, place.metadata) == (0, "6")
     receiver.statuses = [200]
     with delivering(kafka, webhook(receiver.url, batch=3)):
-        until(lambda: kafka.broker.committed[group_of("dskype", "w"), (topics.matches, 0)].offset == 1)
+        wait_for(lambda: kafka.broker.committed[group_of("dskype", "w"), (topics.matches, 0)].offset == 1)
     got = [[result["subscription"] for result in body["results"]] for _, body, _ in receiver.requests]
     names = [f"s{i}" for i in range(10)]
     assert got == [names[:3], names[3:6], names[6:9], names[6:9], names[9:]]
@@ -218,10 +219,10 @@ def test_now_stays_where_it_was_when_it_began(kafka, receiver):
     topics = kafka.topology()
     write_result(kafka, topics, "a", 0)
     with delivering(kafka, webhook(receiver.url, start="now")):
-        until(lambda: committed(kafka, topics) == 1)
+        wait_for(lambda: committed(kafka, topics) == 1)
     write_result(kafka, topics, "a", 1)  # while nobody runs
     with delivering(kafka, webhook(receiver.url, start="now")):
-        until(lambda: committed(kafka, topics) == 2)
+        wait_for(lambda: committed(kafka, topics) == 2)
     assert receiver.results() == [1]
 
 
@@ -229,14 +230,14 @@ def test_it_waits_for_brokers_that_are_away_and_says_what_they_have_dropped(kafk
     monkeypatch.setattr("dskype.deploy.web.deliveries._AWAY_S", 0.01)
     topics = kafka.topology()
     with delivering(kafka, webhook(receiver.url)) as (_, said):
-        until(lambda: committed(kafka, topics) == 0)
+        wait_for(lambda: committed(kafka, topics) == 0)
         kafka.broker.away = True
-        until(lambda: any("Kafka cannot be used" in text for text in said))
+        wait_for(lambda: any("Kafka cannot be used" in text for text in said))
         for i in range(5):
             write_result(kafka, topics, "a", i)
         kafka.broker.first[topics.results, 0] = 2
         kafka.broker.away = False
-        until(lambda: receiver.results() == [2, 3, 4])
+        wait_for(lambda: receiver.results() == [2, 3, 4])
         assert any("2 records of dskype.results are lost" in text for text in said)
 
 
@@ -246,10 +247,10 @@ def test_it_says_that_it_is_shown_no_topic_and_goes_on_when_it_is(kafka, receive
     monkeypatch.setattr("dskype.deploy.client.pubsub.PubSub.result_topics", lambda _: [topics.results])  # it knows that the topic was there
     partitions = kafka.broker.partitions.pop(topics.results)
     with delivering(kafka, webhook(receiver.url)) as (_, said):
-        until(lambda: any("Kafka shows no such topic" in text for text in said))
+        wait_for(lambda: any("Kafka shows no such topic" in text for text in said))
         kafka.broker.partitions[topics.results] = partitions
         write_result(kafka, topics, "a", 0)
-        until(lambda: receiver.results() == [0])
+        wait_for(lambda: receiver.results() == [0])
 
 
 def test_an_unexpected_error_ends_no_delivery(kafka, receiver, monkeypatch):
@@ -258,9 +259,9 @@ def test_an_unexpected_error_ends_no_delivery(kafka, receiver, monkeypatch):
     kafka.broker.committed[group_of("dskype", "w"), (topics.results, 0)] = OffsetAndMetadata(0, "written by another program", -1)
     write_result(kafka, topics, "a", 0)
     with delivering(kafka, webhook(receiver.url)) as (_, said):
-        until(lambda: any("cannot deliver (ValueError" in text for text in said))
+        wait_for(lambda: any("cannot deliver (ValueError" in text for text in said))
         del kafka.broker.committed[group_of("dskype", "w"), (topics.results, 0)]
-        until(lambda: receiver.results() == [0])
+        wait_for(lambda: receiver.results() == [0])
 
 
 def test_a_connection_that_the_receiver_has_closed_is_opened_again(receiver):
@@ -321,7 +322,7 @@ def test_large_results_are_sent_in_several_requests(kafka, receiver):
     for i in range(5):
         kafka.broker.write(topics.results, "a", delta("a", i, meta="x" * 100_000), headers=[("result-id", str(i))])
     with delivering(kafka, webhook(receiver.url)):
-        until(lambda: committed(kafka, topics) == 5)
+        wait_for(lambda: committed(kafka, topics) == 5)
     assert [[r["watermark"] for r in body["results"]] for _, body, _ in receiver.requests] == [[0, 1], [2, 3], [4]]
 
 
