@@ -2,7 +2,8 @@
 
 For every line of standard input, ``folder`` or ``kafka`` and the seconds to wait, it prints ``hosts: [...]`` or the error. For ``taken`` it does so while
 another job has all cores, and adds what became of that job; for ``hanging`` while the executors begin their answers and never end them. For ``doctor`` and an
-interpreter it prints what ``dskype doctor --master`` says of the cluster, as JSON with its exit code; the doctor starts Spark itself, in the same JVM, so these lines come last.
+interpreter it prints what ``dskype doctor --master`` says of the cluster, as JSON with its exit code and the names of all checks that failed; the doctor starts
+Spark itself, in the same JVM, so these lines come last.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -91,14 +93,15 @@ def _active_tasks(spark: SparkSession) -> int:
     return sum(stage.numActiveTasks for stage in map(tracker.getStageInfo, tracker.getActiveStageIds()) if stage)
 
 
-def _diagnosis(master: str, servers: str, python: str) -> dict[str, str | int]:
-    """Return the doctor's row about the cluster, and its exit code."""
+def _diagnosis(master: str, servers: str, python: str) -> dict[str, Any]:
+    """Return the doctor's row about the cluster, its exit code, and which checks failed."""
     os.environ["PYSPARK_PYTHON"] = python
     conf = [word for key, value in _SPARK.items() for word in ("-c", f"{key}={json.dumps(value)}")]
     with contextlib.redirect_stdout(io.StringIO()) as said:
         code = dskype(["doctor", "--master", master, "--bootstrap-servers", servers, "-o", "json", *conf])
-    (row,) = (row for row in json.loads(said.getvalue())["checks"] if row["check"] == "cluster")
-    return {**row, "code": code}
+    rows = json.loads(said.getvalue())["checks"]
+    (row,) = (row for row in rows if row["check"] == "cluster")
+    return {**row, "code": code, "failed": [row["check"] for row in rows if row["status"] == "fail"]}
 
 
 if __name__ == "__main__":
