@@ -328,7 +328,7 @@ def test_what_kafka_does_not_take_is_told_at_the_flush_or_the_end(kafka: KafkaSe
         admin.create({Topics.for_topology(name).messages: 1}, {"max.message.bytes": "2000"})
     finally:
         admin.close()
-    client = PubSub(kafka, name, conf={}, timeout_s=5)
+    client = PubSub(kafka, name, conf={})
     client.publish(text="x", lat=0, lon=0)
     client.flush()
     assert (client.sent, client.stored, client.failed) == (1, 1, 0)
@@ -336,7 +336,7 @@ def test_what_kafka_does_not_take_is_told_at_the_flush_or_the_end(kafka: KafkaSe
     with pytest.raises(SendError, match="1 of 2 records did not reach Kafka; the first: .*MessageSizeTooLarge"):
         client.flush()
     assert (client.sent, client.stored, client.failed) == (2, 1, 1)
-    with pytest.raises(SendError), PubSub(kafka, name, conf={}, timeout_s=5) as ending:
+    with pytest.raises(SendError), PubSub(kafka, name, conf={}) as ending:
         ending.publish(text="x" * 3000, lat=0, lon=0)
     client.close()
 

@@ -28,7 +28,7 @@ from dskype.topology.runtime.nimbus.nimbus_topic import ClusterClient, NimbusSer
 from dskype.topology.runtime.stores import kafka_store
 from dskype.topology.runtime.stores.kafka_store import KafkaSnapshotStore
 from dskype.topology.runtime.transport.record_writer import RecordWriter
-from tests.waiting import wait_for
+from tests.waiting import crowding, wait_for
 
 from ..helpers import freeze, make_topic
 from ..nimbus.test_nimbus_topic import Backend, word_topology
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.product
 
 _PATIENCE_S = 3
 BACK_S = 60
-"""How long anything may take to go on after the broker has come back, on a busy machine."""
+"""How long anything may take to go on after the broker has come back."""
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,8 @@ def succeeds(call) -> bool:
 @pytest.mark.parametrize("forked", [False, True], ids=["librdkafka", "kafka-python"])
 def test_a_producer_gives_up_what_is_not_taken_in_time_and_goes_on_by_itself(still, kafka, name, forked):
     topic, sent = make_topic(kafka, name), []
-    with kafka.producer(delivery_timeout_s=2, forked=forked) as producer:
+    patience_s = 2 * crowding()
+    with kafka.producer(delivery_timeout_s=patience_s, forked=forked) as producer:
 
         def send(*texts: str) -> list[record_producer.Delivery]:
             sent.extend((text, producer.send(topic, text.encode())) for text in texts)
@@ -87,7 +88,7 @@ def test_a_producer_gives_up_what_is_not_taken_in_time_and_goes_on_by_itself(sti
                     delivery.get()
             with pytest.raises(KafkaTimeoutError):
                 producer.flush()
-            assert producer.silent_s >= 2
+            assert producer.silent_s >= patience_s
         wait_for(lambda: succeeds(send(f"e{len(sent)}")[0].get), BACK_S, "a record after the broker's return")
         assert [delivery.failed() for delivery in send("f", "g")] == [False, False] and succeeds(producer.flush)
     records = read_to_end(kafka, topic)
@@ -121,7 +122,7 @@ def test_no_client_stays_dumb_because_a_single_broker_was_counted_as_gone(name):
 
 def test_a_client_reports_what_is_lost_refuses_more_and_goes_on_by_itself(still, kafka, name):
     make_topic(kafka, Topics.for_topology(name).messages)
-    client = PubSub(kafka, name, conf={}, timeout_s=_PATIENCE_S)
+    client = PubSub(kafka, name, conf={}, timeout_s=_PATIENCE_S * crowding())
     client.publish(text="before", lat=0, lon=0, wait=True)
     with standing(still):
         client.publish(text="lost", lat=0, lon=0)
@@ -145,11 +146,12 @@ def test_a_client_reports_what_is_lost_refuses_more_and_goes_on_by_itself(still,
 
 def test_the_end_of_a_client_says_what_is_not_stored_in_words_of_its_own(still, kafka, name, capfd):
     make_topic(kafka, Topics.for_topology(name).messages)
-    client = PubSub(kafka, name, conf={}, timeout_s=1, patience_s=BACK_S)
+    timeout_s = crowding()
+    client = PubSub(kafka, name, conf={}, timeout_s=timeout_s, patience_s=BACK_S * timeout_s)
     client.publish(text="before", lat=0, lon=0, wait=True)
     with standing(still):
         client.publish(text="lost", lat=0, lon=0)
-        with pytest.raises(SendError, match="Kafka did not take everything within 1 s; 1 of 2 records are stored"):
+        with pytest.raises(SendError, match=f"Kafka did not take everything within {timeout_s:g} s; 1 of 2 records are stored"):
             client.close()
     assert (client.stored, client.failed, client.waiting) == (1, 1, 0)
     assert "Traceback" not in capfd.readouterr().err
@@ -160,7 +162,7 @@ def test_a_command_counts_what_is_stored_says_that_nothing_is_and_fails_if_a_lin
     monkeypatch.setattr(lines, "_SILENT_S", 0.5)
     monkeypatch.setattr(lines, "Progress", lambda **_: Watched())
     make_topic(kafka, Topics.for_topology(name).messages)
-    client, texts = PubSub(kafka, name, conf={}, timeout_s=10, patience_s=patience_s), []
+    client, texts = PubSub(kafka, name, conf={}, timeout_s=10 * crowding(), patience_s=patience_s * crowding()), []
 
     class Watched:
         elapsed_s = 1.0
@@ -210,8 +212,8 @@ def test_heartbeats_and_commands_go_on(still, kafka, name, monkeypatch):
 
 
 def test_the_store_in_kafka_refuses_what_it_cannot_write_and_goes_on_also_in_a_fork(still, kafka, name, monkeypatch):
-    monkeypatch.setattr(kafka_store, "_TIMEOUT_S", 2)
-    kafka = KafkaSettings(kafka.bootstrap_servers, client={"bootstrap_timeout_ms": 2000})
+    monkeypatch.setattr(kafka_store, "_TIMEOUT_S", 2 * crowding())
+    kafka = KafkaSettings(kafka.bootstrap_servers, client={"bootstrap_timeout_ms": int(2000 * crowding())})
     store = KafkaSnapshotStore(kafka, name, 2)
     store.create()
     store.save(1, 10, b"ten")
