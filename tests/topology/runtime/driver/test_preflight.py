@@ -22,6 +22,7 @@ from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.spark import spark_executors
 from dskype.topology.runtime.spark.spark_executors import SparkExecutor
 from dskype.topology.runtime.transport.wire import SUPERVISOR_VARIABLE
+from tests.waiting import crowding
 
 from ..standalone import hiding, standalone
 
@@ -173,13 +174,15 @@ def test_missing_workers_a_folder_that_is_not_shared_and_another_interpreter_are
     ):
 
         def ask(argument: int | str, kind: str = "folder") -> str:
+            if isinstance(argument, int):  # seconds of a machine that nobody else uses
+                argument = round(argument * crowding())
             program.stdin.write(f"{kind} {argument}\n")
             program.stdin.flush()
             return program.stdout.readline().strip()
 
         assert program.stdout.readline().strip() == "ready"
         answer = ask(3)
-        assert "no task slot within 3 s" in answer and "given: '0 executors at spark://" in answer and "whether workers are registered" in answer, answer
+        assert "no task slot within" in answer and "given: '0 executors at spark://" in answer and "whether workers are registered" in answer, answer
         without = cluster.add_worker(hiding(folder))  # a host on which there is an empty folder of that name
         answer = ask(90)
         assert "not one and the same folder on all hosts" in answer and "No such file" in answer and "topology.emulator.state.url" in answer, answer
@@ -191,10 +194,10 @@ def test_missing_workers_a_folder_that_is_not_shared_and_another_interpreter_are
         assert answer.startswith("hosts: ["), answer
         assert not list(folder.iterdir()), "the probes are removed"
         answer = ask(3, "taken")
-        assert "no task slot within 3 s" in answer and "given: '1 executors at spark://" in answer, answer
+        assert "no task slot within" in answer and "given: '1 executors at spark://" in answer, answer
         assert answer.endswith("; the other job: [0, 1]"), "what another topology runs in this session goes on"
-        answer = ask(3, "hanging")
-        assert "have not answered within 3 s" in answer and "which have begun" in answer and "start.timeout.secs" in answer, answer
+        answer = ask(5, "hanging")
+        assert "have not answered within" in answer and "which have begun" in answer and "start.timeout.secs" in answer, answer
         assert ask(90).startswith("hosts: ["), "what hung has left its slots"
         good = json.loads(ask(sys.executable, "doctor"))
         others = {check for check in good["failed"] if check.startswith("topology ")}  # a test that failed may have left one on this broker
