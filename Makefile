@@ -41,6 +41,7 @@ DEMO_ARGS ?=
 CHAOS_ARGS ?=
 GUARD_ARGS ?=
 ATTACK_SCALE ?= 10
+PYTEST_FLAGS ?= -n 4
 PYTEST_ARGS ?=
 LOCKED ?=
 DOCS_PORT ?= 8000
@@ -81,10 +82,6 @@ types: $(INSTALLED) ## Check the types of everything but the laboratory with myp
 
 prepared: $(INSTALLED)
 	@$(MAKE) --no-print-directory -j 2 setup lint types
-
-# Each process imports all tests that it may run: more of them than processors only cost time, unless they wait for Spark.
-check: PYTEST_FLAGS ?= -n logical --maxprocesses 8
-test lab-test: PYTEST_FLAGS ?= -n 4
 
 check: prepared ## Run lint, types and the fast tests: no Spark, no Kafka, no long schedules, no laboratory
 	@$(HUGE_PAGES) $(BIN)/python -m pytest -q $(PYTEST_FLAGS) -m fast $(PYTEST_ARGS)
