@@ -261,7 +261,7 @@ def _run_once(spark: Any, probe: Callable[..., Any], timeout_s: float, arrivals:
 
 
 def _has_slot(context: Any, group: str) -> bool:
-    """Tell whether a task of a group of jobs runs."""
+    """Tell whether a task of a group of jobs runs. Spark may show it only with the next heartbeat of the executor, every 10 s."""
     tracker = context.statusTracker()
     jobs = filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(group)))
     stages = (tracker.getStageInfo(stage) for job in jobs for stage in job.stageIds)
