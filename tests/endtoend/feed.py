@@ -14,7 +14,7 @@ from dskype.spouts.topics import TOPIC_CONFIG, Topics
 from dskype.topology.runtime.kafka.clients import KafkaSettings
 from dskype.topology.runtime.kafka.reading import read_to_end
 from dskype.topology.runtime.kafka.topic_admin import TopicAdmin
-from tests.waiting import wait_for
+from tests.waiting import Limit, wait_for
 
 _QUIET_S = 60
 """When nothing new has been published for so long, nothing will be: a message counts as handled before all its results are published."""
@@ -96,11 +96,11 @@ class Feed:
 
     def _ends(self):
         """Return the ends of the topics that the topology writes, when a second has brought no more: a check takes seconds of processor time."""
-        consumer, before, until = self.kafka.consumer(), None, time.monotonic() + _QUIET_S
+        consumer, before, limit = self.kafka.consumer(), None, Limit(_QUIET_S)
         try:
             topics = [getattr(self.topics, name) for name in INPUT_TOPICS]
             partitions = [TopicPartition(topic, p) for topic in topics for p in consumer.partitions_for_topic(topic) or ()]
-            while (ends := consumer.end_offsets(partitions)) != before and time.monotonic() < until:
+            while (ends := consumer.end_offsets(partitions)) != before and not limit.over:
                 before = ends
                 time.sleep(1)
             return ends
@@ -119,11 +119,11 @@ class Feed:
             )
 
         ends = self._ends()
-        found, changed = report(), time.monotonic()
-        while not found.ok and time.monotonic() < changed + _QUIET_S:
+        found, quiet = report(), Limit(_QUIET_S)
+        while not found.ok and not quiet.over:
             time.sleep(1)
             if (now := self._ends()) != ends:
-                ends, changed = now, time.monotonic()
+                ends, quiet = now, Limit(_QUIET_S)
                 found = report()
         print(found.compared, found.notes, found.unchecked, flush=True)
         assert found.ok, "\n".join(d.as_text() for d in found.differences)
